@@ -72,6 +72,12 @@ def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: P
         assert word in result.out
 
 
+def test_no_command_prints_the_help(seqwright: Command) -> None:
+    result = seqwright()
+    assert (result.status, result.err) == (0, "")
+    assert result.out == seqwright("--help").out
+
+
 def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert seqwright("train", "--run", trained, "--json").json["already"]
     scores = seqwright("evaluate", trained, "--json").json
@@ -181,14 +187,14 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
     assert sw.open("mine").evaluate() == run.evaluate()
     assert run.evaluate("text.txt", resamples=0)["nll"] > 0
     assert [line.text for line in run.score(["the cat", ""])] == ["the cat", ""]
-    assert run.score("the cat").log_prob == next(run.score(["the cat"])).log_prob
+    assert run.score("the cat").log_prob == run.score(["the cat"])[0].log_prob
     assert run.score(lines="the cat").text == "the cat"
-    assert run.embed("the cat").vector.tolist() == next(run.embed(["the cat"])).vector.tolist()
+    assert run.embed("the cat").vector.tolist() == next(run.embed(text for text in ["the cat"])).vector.tolist()
     assert sw.train(run="mine", set=["training.steps=8"]).directory.summary()["steps"] == 8
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
         run.generate("\ud800")
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
-        list(run.score(["\ud800"]))
+        run.score(["\ud800"])
     with pytest.raises(sw.UserError, match="seed must fit in 64 bits"):
         run.generate("the", seeds=[1 << 64])
     with pytest.raises(sw.UserError, match=r"no option 'temperaturex'\. Did you mean 'temperature'\?"):

@@ -12,7 +12,6 @@ from seqwright.commands.common import (
     SET,
     TRUST,
     MultiValueCommand,
-    columns_of_run,
     echo,
     on_files,
     print_json,
@@ -55,9 +54,10 @@ def command(
     from seqwright.api import compare
     from seqwright.reporting.progress import TerminalProgress
 
-    reading = (*columns_of_run(columns, runs[0]), *overrides)
     with TerminalProgress(quiet=as_json) as progress:
-        comparison = compare(runs, on=on, metrics=metrics, set=reading, device=device, trust=trust, progress=progress)
+        comparison = compare(
+            runs, on=on, metrics=metrics, columns=columns, set=overrides, device=device, trust=trust, progress=progress
+        )
     for note in comparison.notes:
         echo(f"warning: {note}", err=True)
     if html:

@@ -173,7 +173,6 @@ def command(
     check_overrides(overrides)
     if recipe is not None:
         find(recipe)
-    from seqwright.data.column_roles import columns_override
     from seqwright.pipeline.training import train
     from seqwright.pipeline.wanted import wanted_recipe
     from seqwright.reporting.progress import TerminalProgress
@@ -184,11 +183,6 @@ def command(
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
     data = {kind: names or None for kind, names in files.items()}
-    if columns:
-        kind = next((kind for kind, names in data.items() if names), None)
-        if kind is None:
-            raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
-        overrides = (*overrides, *columns_override(columns, kind))
     if skip_bad_rows:
         overrides = (*overrides, "data.bad_rows=skip")
     resolved = wanted_recipe(
@@ -196,6 +190,7 @@ def command(
         valid=valid or None,
         model=model,
         base=base,
+        columns=columns,
         set=overrides,
         minutes=minutes,
         run=run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,11 +91,12 @@ def command(
     output = Output(table, added, out, as_json=as_json)
     first = truncated = 0
 
-    def translations(sources: list[tuple[str, ...]]) -> Iterator[Any]:
+    def translations(group: Iterable[tuple[str, ...]]) -> Iterator[Any]:
         nonlocal first
+        sources = list(group)
         if first == 0 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
             echo(f"the sources look like targets: {reason}.", err=True)
-        yield from translate(sources, first=first + 1, **options)
+        yield from translate(iter(sources), first=first + 1, **options)
         first += len(sources)
 
     def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
