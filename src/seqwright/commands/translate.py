@@ -122,9 +122,12 @@ def _text(translation: Any, attention: bool) -> str:
 
 
 def _n_best_list(number: int, translation: Any) -> str:
-    """All outputs for a source, best first, in the n-best format of Moses: `line ||| text ||| log-probability`."""
-    outputs = ((translation.text, translation.log_prob), *((one.text, one.log_prob) for one in translation.others))
-    return "\n".join(f"{number} ||| {text.replace(chr(10), ' ')} ||| {log_prob:.4f}" for text, log_prob in outputs)
+    """All outputs for a source, best score first, in the n-best format of Moses: `line ||| text ||| log-probability |||
+    score`."""
+    return "\n".join(
+        f"{number} ||| {one.text.replace(chr(10), ' ')} ||| {one.log_prob:.4f} ||| {one.score:.4f}"
+        for one in (translation, *translation.others)
+    )
 
 
 def _values(translation: Any, *, flat: bool) -> dict[str, Any]:
@@ -134,6 +137,7 @@ def _values(translation: Any, *, flat: bool) -> dict[str, Any]:
     if flat:
         return values | {"alignment": translation.attention.links if translation.attention else ""}
     return values | {
+        "score": translation.score,
         "reason": translation.reason,
         "unread": translation.unread,
         "warnings": [flag.as_json() for flag in translation.warnings],
