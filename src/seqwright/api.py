@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from seqwright import build
 from seqwright.core.config import UserError, did_you_mean, parse_override
 from seqwright.core.progress import SILENT, Progress
+from seqwright.data.column_roles import Columns, columns_override
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
@@ -68,9 +69,9 @@ def hinted(function: F) -> F:
 
 
 @hinted
-def load(recipe: str | Path, *, set: Sequence[str] = ()) -> Recipe:
+def load(recipe: str | Path, *, set: Files = ()) -> Recipe:
     """A recipe by file or name, with `key=value` overrides."""
-    return recipes.load(recipe, set)
+    return recipes.load(recipe, as_list(set))
 
 
 @hinted
@@ -88,7 +89,8 @@ def train(
     valid: Files | None = None,
     model: str | None = None,
     base: str | Path | None = None,
-    set: Sequence[str] = (),
+    columns: Columns = (),
+    set: Files = (),
     minutes: float | None = None,
     run: str | Path | None = None,
     trust: bool = False,
@@ -96,12 +98,14 @@ def train(
 ) -> Run:
     """Trains a recipe, or the default one for users' files (text, pairs of source and target files, conversations,
     labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune.
-    `minutes` is a time budget instead of steps (`training.minutes`). `trust` lets a run that was made elsewhere name
-    the files it is trained on."""
+    `columns` names the columns of the files by role: {"text": "body", "label": "stars"}. `minutes` is a time budget
+    instead of steps (`training.minutes`). `trust` lets a run that was made elsewhere name the files it is trained
+    on."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
-        beside = {"valid": valid, "model": model, "base": base, "set": set or None, "minutes": minutes} | files
+        beside: dict[str, Any] = {"valid": valid, "model": model, "base": base, "minutes": minutes} | files
+        beside |= {"columns": columns or None, "set": set or None}
         if ignored := [name for name, value in beside.items() if value is not None]:
             raise UserError(
                 f"a Recipe is complete; name {', '.join(ignored)} when you make it, or pass its file or name."
@@ -109,7 +113,16 @@ def train(
         wanted = recipe
     else:
         wanted = wanted_recipe(
-            recipe, valid=valid, model=model, base=base, set=set, minutes=minutes, run=run, trust=trust, **files
+            recipe,
+            valid=valid,
+            model=model,
+            base=base,
+            columns=columns,
+            set=as_list(set),
+            minutes=minutes,
+            run=run,
+            trust=trust,
+            **files,
         )
     path = Path(run) if run is not None else RUNS / wanted.name
     session.train(wanted, path, progress)
@@ -122,33 +135,38 @@ def open(
     *,
     device: str = "auto",
     precision: str = "fp32",
-    set: Sequence[str] = (),
+    columns: Columns = (),
+    set: Files = (),
     trust: bool = False,
 ) -> Run:
     """A run, opened for inference, of the class of its task; of an unfinished one its newest checkpoint, with a
-    SeqwrightWarning. `set` overrides how files are parsed where they differ from the training files:
-    `data.columns=["1","3"]`. `precision` bf16 or fp16 is the dtype of weights and KV cache of generative models, int8
-    that of the weights of their linear layers on a CPU; log-probabilities stay float32. `trust` lets a run that was
-    made elsewhere name the data it is evaluated on."""
-    for override in set:
+    SeqwrightWarning. `columns` and `set` override how files are parsed where they differ from the training files:
+    {"text": "body", "label": "stars"}, `data.errors=replace`. `precision` bf16 or fp16 is the dtype of weights and KV
+    cache of generative models, int8 that of the weights of their linear layers on a CPU; log-probabilities stay
+    float32. `trust` lets a run that was made elsewhere name the data it is evaluated on."""
+    reading = as_list(set)
+    if columns:
+        kind = RunDirectory.open(path, contents=False).recipe().get("data", {}).get("kind", recipes.DEFAULT_TASK)
+        reading = [*columns_override(columns, str(kind)), *reading]
+    for override in reading:
         if parse_override(override)[0] not in READING:
             raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
 
     def opened() -> Run:
         directory = RunDirectory.open(path)
-        settings = recipes.make(directory.recipe(), set, origin=str(directory.recipe_path), settled=True)
+        settings = recipes.make(directory.recipe(), reading, origin=str(directory.recipe_path), settled=True)
         if not trust:
             settings = without_untrusted(settings, directory)
         task = settings.data.kind
-        kind = build.task_spec(task).run
-        codec = kind.codec_class.open(directory)
+        run_class = build.task_spec(task).run
+        codec = run_class.codec_class.open(directory)
 
         def new_model() -> Any:
             return build.model(settings.model, codec.sizes, task=task)
 
         if settings.kind not in build.REGISTERED:  # the user's own code, which need not work on the meta device
             refuse_larger(new_model, weights_path(directory))
-        run = kind(directory, settings, new_model(), codec, device=device, precision=precision)
+        run = run_class(directory, settings, new_model(), codec, device=device, precision=precision)
         run.inspector, run.finder = inspect, where
         return run
 
@@ -180,12 +198,13 @@ def ladder(
     minutes: float = 10.0,
     models: Sequence[str] = (),
     base: str | Path | None = None,
-    set: Sequence[str] = (),
+    columns: Columns = (),
+    set: Files = (),
     progress: Progress = SILENT,
 ) -> Ladder:
     """Trains models from simple to large on one kind of data under one time budget, each in a run of its own below
     `folder`, and says which of them is enough, as `seqwright ladder` does. `models` are the kinds to train, by default
-    all; `base` is a run to fine-tune as one more."""
+    all; `base` is a run to fine-tune as one more; `columns` are those of `train`."""
     from seqwright.studies.ladder import climb, ladder_recipes
 
     files = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
@@ -199,7 +218,7 @@ def ladder(
         minutes=minutes,
         kinds=models,
         base=None if base is None else Path(base),
-        overrides=set,
+        overrides=[*as_list(set), *columns_override(columns, kinds[0])],
     )
     return climb(recipes, Path(folder), progress, name=f"Ladder: {Path(folder).name}")
 
@@ -210,24 +229,29 @@ def compare(
     *,
     on: Files = (),
     metrics: Sequence[str] = (),
-    set: Sequence[str] = (),
+    columns: Columns = (),
+    set: Files = (),
     device: str = "auto",
     trust: bool = False,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Scores of runs on the same data (files, or the validation data that they share) with paired significance tests,
-    as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system. `set` is that of
-    `open`."""
+    as `seqwright compare` prints them. Runs whose recipes differ in the seed alone are one system. `columns` and
+    `set` are those of `open`."""
+    from seqwright.studies.compare.checks import check_runs
     from seqwright.studies.compare.compare import compare as compare_runs
 
-    opened = (run if isinstance(run, Run) else open(run, device=device, set=set, trust=trust) for run in runs)
-    return compare_runs(opened, on, metrics=metrics, progress=progress)
+    check_runs([run.path if isinstance(run, Run) else Path(run) for run in runs], on)
+    opened = (
+        run if isinstance(run, Run) else open(run, device=device, columns=columns, set=set, trust=trust) for run in runs
+    )
+    return compare_runs(opened, on, metrics=as_list(metrics), progress=progress)
 
 
 def sweep(
     recipe: str | Path | None = None,
     *,
-    set: Sequence[str],
+    set: Files,
     seeds: int = 1,
     random: int | None = None,
     halving: bool = False,
@@ -245,7 +269,9 @@ def sweep(
         raise UnknownOptionError(f"sweep has no option '{name}'.{did_you_mean(name, DEFAULT_RECIPES)}")
 
     make = functools.partial(wanted_recipe, recipe, **options)
-    return run_sweep(make, open, set, run, seeds=seeds, random=random, halving=halving, on=on, progress=progress)
+    return run_sweep(
+        make, open, as_list(set), run, seeds=seeds, random=random, halving=halving, on=on, progress=progress
+    )
 
 
 def check(run: Run | str | Path) -> list[LawResult]:
@@ -255,9 +281,7 @@ def check(run: Run | str | Path) -> list[LawResult]:
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
 
 
-def explain(
-    topic: str, *, on: str | None = None, run: Run | str | Path | None = None, set: Sequence[str] = ()
-) -> Explanation:
+def explain(topic: str, *, on: str | None = None, run: Run | str | Path | None = None, set: Files = ()) -> Explanation:
     """A topic of the lectures, computed step by step, as `seqwright explain` prints it: on its example, where numbers
     are changed with `set` (`["W_Q[0,1]=2"]`), on a text or with a run. Notebooks display it."""
     from seqwright.studies.explain.catalog import explain as compute
@@ -265,7 +289,7 @@ def explain(
 
     find(topic)
     opened = run if run is None or isinstance(run, Run) else open(run, device="cpu")
-    return compute(topic, on=on, run=opened, overrides=set)
+    return compute(topic, on=on, run=opened, overrides=as_list(set))
 
 
 def inspect(
@@ -292,7 +316,7 @@ def where(run: Run | str | Path, text: Files | None = None, **options: Any) -> W
 def plan(
     recipe: str | Path,
     *,
-    set: Sequence[str] = (),
+    set: Files = (),
     vocabulary: int | None = None,
     labels: int | None = None,
     length: int | None = None,
@@ -308,7 +332,7 @@ def plan(
 
     return make_plan(
         recipe,
-        set,
+        as_list(set),
         vocabulary=vocabulary,
         labels=labels,
         length=length,

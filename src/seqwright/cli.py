@@ -115,6 +115,9 @@ def main() -> None:
         hint = option_hint(error.option_name, error.ctx.command) if error.ctx else ""
         _fail(f"no option {error.option_name}.{hint}" if hint else usage_message(error))
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # no command at all; click before 8.2 printed the help itself
+            click.echo(error.message)
+            sys.exit(0)
         _fail(usage_message(error))
     except UserError as error:
         _fail(str(error))

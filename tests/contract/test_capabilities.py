@@ -11,6 +11,7 @@ from . import captioners, encoders, images, kinds, taggers, translators
 CAPABILITIES = (
     p.Autoregressive,
     p.Counted,
+    p.FitsInSteps,
     p.EncodesSource,
     p.AttendsSource,
     p.MasksDocuments,
@@ -32,7 +33,7 @@ MODELS = {
     "bag": (encoders.bag, {p.Counted}),
     "classifiers": (encoders.mixture, {p.Ensemble}),
     "tagger": (lambda: taggers.tagger("lstm"), {p.EncodesSource, p.ModelsSource, p.TagsWords}),
-    "perceptron": (lambda: taggers.tagger("perceptron"), {p.Counted, p.TagsWords}),
+    "perceptron": (lambda: taggers.tagger("perceptron"), {p.Counted, p.FitsInSteps, p.TagsWords}),
     "vit": (lambda: images.seeing("vit")[0], {p.EncodesSource, p.ModelsSource}),
 }
 

@@ -38,10 +38,18 @@ def test_bag_stages_name_the_regularization_being_tried() -> None:
     assert stages.texts[-1].startswith("learning the weights of ")
 
 
-def test_perceptron_stages_count_passes() -> None:
-    stages = Stages()
-    model = taggers.tagger("perceptron")
-    model.fit(taggers.encoded(), stages)
-    times, epochs = model.config.averaged_models, model.config.epochs
-    assert len(stages.texts) == times * epochs
-    assert stages.texts[-1] == f"perceptron {times} of {times}, pass {epochs} of {epochs}"
+class Steps(Progress):
+    """Records the steps."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[int, int]] = []
+
+    def step(self, step: int, steps: int, loss: float | None, tokens_per_second: float) -> None:
+        self.taken.append((step, steps))
+
+
+def test_perceptron_steps_count_the_sentences_of_all_passes() -> None:
+    steps, model, corpus = Steps(), taggers.tagger("perceptron"), taggers.encoded()
+    model.fit(corpus, steps)
+    total = model.config.averaged_models * model.config.epochs * len(corpus)
+    assert steps.taken[-1] == (total, total)

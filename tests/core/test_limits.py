@@ -19,7 +19,7 @@ def test_limits_are_raised_by_their_variable(monkeypatch: pytest.MonkeyPatch) ->
         assert limit(name) == default
         monkeypatch.setenv(name, "12")
         assert limit(name) == 12
-        for wrong in ("", "-1", "1e9", "９", "1" * 30):
+        for wrong in ("", "0", "-1", "1e9", "９", "1" * 30):
             monkeypatch.setenv(name, wrong)
             with pytest.raises(UserError, match=name):
                 limit(name)

@@ -83,7 +83,7 @@ def test_ambiguous_tables_are_refused(format: TableFormat, text: str, wanted: di
     ("format", "text", "message"),
     [
         ("csv", "text,n\na,1\nb\n", "line 3 has 1 comma-separated column"),
-        ("csv", 'text,n\na,1\n"b,2\n', "line 3 is no CSV"),
+        ("csv", 'text,n\na,1\n"b,2\n', "line 3 opens a quote"),
         ("jsonl", '{"text": "a"}\n{"txt": "b"}\n', "line 2 has no key 'text'"),
         ("jsonl", '{"text": "a"}\n{"text": 3}\n', "line 2: 'text' is 3, not a string"),
         ("jsonl", '{"text": "a"}\n{"text": ["a", "b"]}\n', "line 2: 'text' is .*, not a string"),

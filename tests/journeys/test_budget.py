@@ -122,6 +122,8 @@ def test_mixtures_are_not_tuned_on_text_that_a_run_has_learned(workdir: Path, se
     seqwright("train", "--text", "text.txt", "--model", "ngram", *kept, "--run", "held-out")
     refused = seqwright("mix", "held-out", "refitted", "--run", "mixed").err
     assert "was fitted on its held-out text, too (data.refit)" in refused
+    for runs in (("gpt", "refitted"), ("refitted", "gpt")):
+        assert "`seqwright mix gpt --ngram --run NEW`" in seqwright("mix", *runs, "--run", "mixed").err
     (workdir / "other.txt").write_text((workdir / "text.txt").read_text()[:2000])
     seqwright("train", "--text", "other.txt", "--model", "ngram", *kept, "--run", "elsewhere")
     assert "hold out different texts" in seqwright("mix", "held-out", "elsewhere", "--run", "mixed").err

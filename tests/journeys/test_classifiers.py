@@ -127,3 +127,27 @@ def test_bias_probe_of_a_classifier(folder: Path, seqwright: Command) -> None:
     assert {one["answer"] for one in report["probes"]} == {"pos"}
     assert all(one["low"] <= one["value"] <= one["high"] for one in report["probes"])
     assert sw.probe(folder / "words") == report["probes"]
+
+
+def test_python_takes_columns_by_role_and_one_override_as_a_string(tmp_path: Path) -> None:
+    rows = [line.split("\t") for line in labeled_lines(60, 3, 0.0)]
+    (tmp_path / "rows.csv").write_text("id,stars,body\n" + "".join(f"{n},{a},{b}\n" for n, (a, b) in enumerate(rows)))
+    file, columns = str(tmp_path / "rows.csv"), {"text": "body", "label": "stars"}
+    run = sw.train(labeled=file, model="bag", columns=columns, set="data.split=tail 50%", run=tmp_path / "run")
+    assert run.settings.data.columns == ("stars", "body")
+    assert run.settings.data.split == "tail 50%"
+    with pytest.raises(sw.UserError, match="no role 'body'"):
+        sw.open(tmp_path / "run", columns="body=text")
+    with pytest.raises(sw.UserError, match="for your own files"):
+        sw.train("shakespeare-cpu", columns=columns, run=tmp_path / "other")
+    assert sw.open(tmp_path / "run", columns="text=id,label=stars").settings.data.columns == ("stars", "id")
+
+
+def test_python_results_are_lists_of_lists_and_print_themselves(folder: Path) -> None:
+    run = sw.open(folder / "words")
+    texts = ["a good film", "a bad film"]
+    assert run.classify(texts) == [run.classify(text) for text in texts] == list(run.classify(iter(texts)))
+    scores = run.evaluate()
+    assert str(scores).split()[:3] == ["score", "value", "95"]
+    assert f"accuracy={scores['accuracy']:.2f}"[:12] in repr(scores)
+    assert len(run.label_errors()) == 20

@@ -58,7 +58,7 @@ def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: P
             "--beam-sizes",
             "1,30",
         ): "2 of 2 lines have a proven optimum",
-        ("tokenize", trained, "text.txt", "--summary"): "lossless False",
+        ("tokenize", trained, "text.txt", "--summary"): "lossy characters vocabulary of 23",
         ("runs", runs): "finished",
         ("recipes",): "gpt3-175b",
         ("recipes", "lecture-generation"): 'kind = "words"',
@@ -70,6 +70,12 @@ def test_every_command_prints_text(seqwright: Command, trained: Path, workdir: P
         result = seqwright(*arguments)
         assert result.status == 0, result.err
         assert word in result.out
+
+
+def test_no_command_prints_the_help(seqwright: Command) -> None:
+    result = seqwright()
+    assert (result.status, result.err) == (0, "")
+    assert result.out == seqwright("--help").out
 
 
 def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
@@ -181,14 +187,14 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
     assert sw.open("mine").evaluate() == run.evaluate()
     assert run.evaluate("text.txt", resamples=0)["nll"] > 0
     assert [line.text for line in run.score(["the cat", ""])] == ["the cat", ""]
-    assert run.score("the cat").log_prob == next(run.score(["the cat"])).log_prob
+    assert run.score("the cat").log_prob == run.score(["the cat"])[0].log_prob
     assert run.score(lines="the cat").text == "the cat"
-    assert run.embed("the cat").vector.tolist() == next(run.embed(["the cat"])).vector.tolist()
+    assert run.embed("the cat").vector.tolist() == next(run.embed(text for text in ["the cat"])).vector.tolist()
     assert sw.train(run="mine", set=["training.steps=8"]).directory.summary()["steps"] == 8
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
         run.generate("\ud800")
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
-        list(run.score(["\ud800"]))
+        run.score(["\ud800"])
     with pytest.raises(sw.UserError, match="seed must fit in 64 bits"):
         run.generate("the", seeds=[1 << 64])
     with pytest.raises(sw.UserError, match=r"no option 'temperaturex'\. Did you mean 'temperature'\?"):
@@ -218,10 +224,18 @@ def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
 
 def test_tokenize_shows_tokens_and_ids_of_a_text(seqwright: Command, trained: Path) -> None:
     ids = seqwright("tokenize", trained, "a cat", "--json").lines[0]["ids"]
-    rows = [line.split() for line in seqwright("tokenize", trained, "a cat").out.splitlines() if "'" in line]
+    rows = [line.split() for line in seqwright("tokenize", trained, "a cat").out.splitlines()[3:] if line.strip()]
     assert [int(row[-1]) for row in rows] == ids
-    assert rows[0][0] == "'a'"
+    assert [row[0] for row in rows[:2]] == ["a", "▁"]
     assert "no file nowhere.txt" in seqwright("tokenize", trained, "nowhere.txt").err
+
+
+def test_tokens_of_a_file_are_separated_by_spaces_and_their_own_are_visible(seqwright: Command, workdir: Path) -> None:
+    seqwright("train", "--text", "text.txt", "--model", "ngram", "--set", "tokenizer.size=260", "--run", "bytes")
+    (workdir / "short.txt").write_text("a é\n", encoding="utf-8")
+    result = seqwright("tokenize", "bytes", "short.txt")
+    assert result.out == "a ▁ \\xc3 \\xa9\n"
+    assert "1 line, 2 words, 4 tokens, 4 bytes, 0 unknown" in result.err
 
 
 def test_a_recipe_without_its_data_names_the_data_and_your_own(seqwright: Command) -> None:

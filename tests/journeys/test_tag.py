@@ -109,6 +109,8 @@ def test_tag_with_another_column_layout(seqwright: Command, tagger: Path, workdi
     ]
     assert result.out == seqwright("tag", tagger, "other.tsv", "--set", "data.columns=[2,4]").out
     assert "no key 'x'" in seqwright("tag", tagger, "time flies", "--set", "decoding.x=1").err
+    for columns in ("token=1,tag=2", "text=1"):
+        assert "the input is a text; leave it out" in seqwright("tag", tagger, "time flies", "--columns", columns).err
 
 
 def test_default_tagger_is_a_perceptron(seqwright: Command, workdir: Path) -> None:

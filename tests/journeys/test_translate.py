@@ -38,10 +38,10 @@ def test_translate_keeps_the_order_of_lines(seqwright: Command, translator: Path
     assert typed.out == result.out.split("\n")[0] + "\n"
     rows = seqwright("translate", translator, "b.en", "--json", "--n-best", "2").lines
     assert [row["source"] for row in rows][:2] == ["one two 0", "one two 1"]
-    assert all(row["log_prob"] >= row["others"][0]["log_prob"] for row in rows)
+    assert all(row["score"] >= row["others"][0]["score"] for row in rows)
     text = seqwright("translate", translator, "b.en", "--beam", "3", "--n-best", "2").out.splitlines()
     assert [line.split(" ||| ")[0] for line in text[:4]] == ["1", "1", "2", "2"]
-    assert text[0] == f"1 ||| {rows[0]['translation']} ||| {rows[0]['log_prob']:.4f}"
+    assert text[0] == f"1 ||| {rows[0]['translation']} ||| {rows[0]['log_prob']:.4f} ||| {rows[0]['score']:.4f}"
     assert "a beam of 2 has no 3 best outputs" in (
         seqwright("translate", translator, "one", "--beam", "2", "--n-best", "3").err
     )

@@ -82,6 +82,31 @@ def test_feature_dropout_is_seeded_and_still_fits() -> None:
     assert not np.array_equal(weights[1], weights[3])
 
 
+@pytest.mark.parametrize("stop", [1, 7, 20, 25, 40, 79])
+def test_a_resumed_fit_equals_an_uninterrupted_one(stop: int) -> None:
+    """At any sentence: inside a pass, between passes (20 sentences) and between models (40)."""
+    data = corpus(4)
+    model = Perceptron(PerceptronConfig(epochs=2, averaged_models=2, feature_dropout=0.3), 3)
+    model.fit(data)
+    stopped = model.fitting(data)
+    while stopped.step < stop:
+        stopped.advance(min(3, stop - stopped.step))
+    resumed = model.fitting(data)
+    resumed.load_state_dict(stop, {name: tensor.clone() for name, tensor in stopped.state_dict().items()})
+    while resumed.step < resumed.steps:
+        resumed.advance(32)
+    assert resumed.steps == 80
+    for table, other in zip(resumed.averaged(), (model.weights, model.transitions), strict=True):
+        np.testing.assert_array_equal(table, other)
+
+
+def test_a_shortened_fit_has_fewer_models_and_then_fewer_passes() -> None:
+    fitting = Perceptron(PerceptronConfig(epochs=6, averaged_models=4), 3).fitting(corpus(4))  # 20 sentences
+    for steps, sizes in ((0, (1, 1)), (70, (1, 3)), (130, (1, 6)), (300, (2, 6)), (480, (4, 6)), (9999, (4, 6))):
+        shorter = fitting.shortened(steps)
+        assert (shorter.averaged_models, shorter.epochs) == sizes
+
+
 def test_forbidden_bio_transitions_unless_seen_in_training() -> None:
     """Emission scores favor I-x for ten words in a row; only B-x may start the span, except in IOB1 data."""
     names = ["O", "B-x", "I-x"]

@@ -22,8 +22,17 @@ def test_small_labeled_files_have_no_validation_split(tmp_path: Path) -> None:
     assert table["model"]["words"] > 0
     assert "split" not in table["data"]
     assert default_recipe("labeled", [labeled(tmp_path, 1999)], kind="lstm")["data"]["split"] == "stratified 10%"
-    assert default_recipe("labeled", [labeled(tmp_path, 2000)])["data"]["split"] == "stratified 5%"
-    assert default_recipe("labeled", [labeled(tmp_path, 25_000)])["data"]["split"] == "stratified 2%"
+
+
+def test_models_of_one_file_hold_out_the_same_share(tmp_path: Path) -> None:
+    for rows, share in ((2000, 10), (5000, 5), (25_000, 2)):
+        files = [labeled(tmp_path, rows)]
+        splits = {default_recipe("labeled", files, kind=kind)["data"]["split"] for kind in ("bag", "lstm")}
+        assert splits == {f"stratified {share}%"}
+    tagged = tmp_path / "lines.tsv"
+    tagged.write_text("dogs sleep\tn v\n" * 300, encoding="utf-8")
+    splits = {default_recipe("tagged", [str(tagged)], kind=kind)["data"]["split"] for kind in ("perceptron", "lstm")}
+    assert splits == {"documents 10%"}
 
 
 def test_large_labeled_files_use_word_features_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,10 +128,35 @@ def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
             compared(folder, *names, **options)
 
 
+def test_runs_that_hold_out_nothing_name_the_split_of_the_others(folder: Path, tmp_path: Path) -> None:
+    sw.train(labeled=str(folder / "labels.tsv"), model="bag", run=tmp_path / "all")
+    with pytest.raises(sw.UserError, match=r'all holds out no data; .*--set data.split="tail 50%"'):
+        sw.compare([folder / "bag", tmp_path / "all"])
+
+
+def test_runs_that_read_other_examples_of_a_file_name_the_key(tmp_path: Path) -> None:
+    rows = "".join(f"good\tthe good cat {n}\nbad\tthe bad dog {n}\n\tno label {n}\n" for n in range(20))
+    (tmp_path / "rows.tsv").write_text(rows)
+    file, set = str(tmp_path / "rows.tsv"), ["data.split=tail 50%"]
+    sw.train(labeled=file, model="bag", set=set, run=tmp_path / "all")
+    sw.train(labeled=file, model="bag", set=[*set, "data.bad_rows=skip"], run=tmp_path / "skip")
+    runs = [tmp_path / "all", tmp_path / "skip"]
+    with pytest.raises(sw.UserError, match=r"data.bad_rows is refuse and skip.*--set data.bad_rows=VALUE"):
+        sw.compare(runs, on=file)
+    assert sw.compare(runs, on=file, set=["data.bad_rows=skip"], metrics=["accuracy"]).examples == 40
+
+
+def test_a_repeated_training_is_no_other_seed(folder: Path, tmp_path: Path) -> None:
+    sw.train(labeled=str(folder / "labels.tsv"), model="bag", set=["data.split=tail 50%"], run=tmp_path / "bag-again")
+    comparison = compared(folder, "bag", tmp_path / "bag-again")
+    assert "one recipe with one seed" in comparison.verdict
+    assert "the same training, repeated" in comparison.notes[0]
+
+
 def test_runs_that_hold_out_different_data_need_other_data(folder: Path, tmp_path: Path) -> None:
     labels = str(folder / "labels.tsv")
     sw.train(labeled=labels, model="bag", set=["data.split=tail 30%"], run=tmp_path / "other")
-    with pytest.raises(sw.UserError, match="hold out different data"):
+    with pytest.raises(sw.UserError, match=r"hold out different data \(.*tail 50%.*tail 30%\).*--set data.split"):
         sw.compare([folder / "bag", tmp_path / "other"])
     trained_on = sw.compare([folder / "bag", tmp_path / "other"], on=labels)
     assert len(trained_on.notes) == 2

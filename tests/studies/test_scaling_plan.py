@@ -78,6 +78,8 @@ def test_plan_of_a_recipe_on_gpus() -> None:
 def test_unknown_gpus_and_too_few_rows_are_refused() -> None:
     with pytest.raises(UserError, match="no data sheet of 'H10'"):
         sw.plan("lecture-generation-transformer", vocabulary=100, gpus=4, gpu="H10")
-    with pytest.raises(UserError, match="too few for 100000 GPUs"):
+    with pytest.raises(UserError, match="7 ranks cannot share equally; try 28 or 35"):  # as train does
+        sw.plan("lecture-generation-transformer", vocabulary=100, gpus=7)
+    with pytest.raises(UserError, match="100000 ranks cannot share equally; try 100000"):
         sw.plan("lecture-generation-transformer", vocabulary=100, gpus=100_000)
     assert set(GPUS) == {"A100", "H100", "H200"}

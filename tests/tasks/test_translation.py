@@ -63,7 +63,7 @@ def test_it_learns_to_translate(run: TranslationRun) -> None:
 
 def test_outputs_obey_prefix_required_and_forbidden_phrases(run: TranslationRun) -> None:
     def said(**options: object) -> str:
-        return next(run.translate(["the cat sat"], **options)).text
+        return run.translate("the cat sat", **options).text
 
     assert said() == "SAT CAT THE"
     assert said(prefix="BIG DOGS").startswith("BIG DOGS ")
@@ -133,7 +133,7 @@ def test_a_line_in_a_batch_is_translated_as_if_alone(run: TranslationRun) -> Non
 
 
 def test_attention_is_returned_on_request(run: TranslationRun) -> None:
-    plain, aligned = (next(run.translate(["the cat sat"], attention=attention)) for attention in (False, True))
+    plain, aligned = (run.translate("the cat sat", attention=attention) for attention in (False, True))
     assert plain.attention is None
     assert aligned.attention is not None
     assert aligned.attention.source == ["the", "cat", "sat", "<eos>"]
@@ -214,8 +214,8 @@ def test_the_likelihood_of_a_batch_is_that_of_each_pair(run: TranslationRun) -> 
 def test_sources_beyond_the_context_are_refused_or_truncated(run: TranslationRun) -> None:
     long = " ".join(["cat"] * 600)
     with pytest.raises(UserError, match=r"source 2 has 601 tokens.*--truncate"):
-        list(run.translate(["cat", long]))
-    said = list(run.translate(["cat", long], truncate=True))
+        run.translate(["cat", long])
+    said = run.translate(["cat", long], truncate=True)
     assert [one.unread for one in said] == [0, 601 - 512]
 
 
@@ -223,7 +223,7 @@ def test_minimum_bayes_risk_needs_several_candidates(run: TranslationRun) -> Non
     (said,) = run.translate(["the cat sat"], n_best=3, mbr="chrf")
     assert len(said.others) == 2
     with pytest.raises(UserError, match="raise n_best"):
-        list(run.translate(["the cat sat"], mbr="chrf"))
+        run.translate(["the cat sat"], mbr="chrf")
 
 
 def test_the_log_has_samples_and_quick_scores(run: TranslationRun) -> None:
@@ -261,7 +261,7 @@ def test_tags_control_the_output(folder: Path) -> None:
         set=[*SMALL, 'data.tags=["<up>", "<down>"]', "data.split=tail 5%"],
         run=folder / "tags",
     )
-    said = {tag: next(made.translate(["the cat"], tag=tag)).text for tag in ("<up>", "<down>")}
+    said = {tag: made.translate("the cat", tag=tag).text for tag in ("<up>", "<down>")}
     assert said["<up>"].isupper()
     assert said["<down>"].islower()
     assert made.evaluate(files[:2], tag="<up>")["nll"] < made.evaluate(files[:2], tag="<down>")["nll"]

@@ -145,6 +145,8 @@ def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     store.set("identity/2", "{}")
     with pytest.raises(UserError, match="of 4 ranks, 1, 3 did not come within 1 s"):
         process_group._meet(Ranks(0, 4), store, {}, timedelta(seconds=1))
+    with pytest.raises(process_group.RankLostError):  # rank 0 alone reports it
+        process_group._meet(Ranks(2, 4), store, {}, timedelta(milliseconds=1))
     set_variables(monkeypatch, RANK=0, WORLD_SIZE=2, MASTER_PORT=free_port(), SEQWRIGHT_JOIN_SECONDS=1)
     with pytest.raises(UserError, match="Start all 2 ranks with the same address"), joined(torch.device("cpu"), {}):
         pass

@@ -48,7 +48,16 @@ def test_ranks_stop_where_their_launcher_was_killed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
     with StopRequest() as stop:
         assert stop.agreed(SINGLE) is None
-        assert stop.agreed(SINGLE) == "SIGHUP"
+        assert stop.agreed(SINGLE) == "the end of its launcher"
+
+
+def test_ranks_stop_where_their_launcher_was_killed_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", f"seqwright-{os.getppid()}-0")
+    with StopRequest() as stop:
+        assert stop.agreed(SINGLE) is None
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", f"seqwright-{os.getpid()}-0")
+    with StopRequest() as stop:
+        assert stop.agreed(SINGLE) == "the end of its launcher"
 
 
 def test_a_signal_that_the_launcher_repeats_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,28 +204,6 @@ def split_data_overrides(overrides: tuple[str, ...]) -> tuple[list[str], tuple[s
     return data, tuple(override for override in overrides if override not in data)
 
 
-def columns_of_run(columns: tuple[str, ...], run: str) -> list[str]:
-    """The override of data.columns that `--columns` stands for, in the files of this run."""
-    if not columns:
-        return []
-    from seqwright.data.column_roles import columns_override
-    from seqwright.runs.directory import RunDirectory
-
-    return columns_override(columns, str(RunDirectory.open(run).recipe().get("data", {}).get("kind", "text")))
-
-
-def columns_of_data(columns: tuple[str, ...], data: Mapping[str, Any]) -> list[str]:
-    """The override of data.columns that `--columns` stands for, in the user's files by kind of data."""
-    if not columns:
-        return []
-    from seqwright.data.column_roles import columns_override
-
-    kind = next((kind for kind, files in data.items() if files), None)
-    if kind is None:
-        raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
-    return columns_override(columns, kind)
-
-
 def options_from(
     overrides: tuple[str, ...], section: str, config: type, flags: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
     JSON,
+    SET,
     TRUST,
     MultiValueCommand,
-    columns_of_run,
     echo,
     on_files,
     print_json,
@@ -25,6 +25,7 @@ from seqwright.commands.common import (
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to test; may be repeated.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Also write a page.")
 @COLUMNS
+@SET
 @TRUST
 @DEVICE
 @JSON
@@ -34,6 +35,7 @@ def command(
     metrics: tuple[str, ...],
     html: str | None,
     columns: tuple[str, ...],
+    overrides: tuple[str, ...],
     trust: bool,
     device: str,
     as_json: bool,
@@ -49,16 +51,13 @@ def command(
     seqwright compare runs/en-de runs/en-de-big --on test.en test.de --metric chrf
     seqwright compare runs/cnn runs/lstm --on other.csv --columns text=review,label=stars
     """
-    from seqwright.core.config import UserError
-
-    if len(runs) < 2:
-        raise UserError("a comparison needs two runs or more; name another run.")
     from seqwright.api import compare
     from seqwright.reporting.progress import TerminalProgress
 
-    overrides = columns_of_run(columns, runs[0])
     with TerminalProgress(quiet=as_json) as progress:
-        comparison = compare(runs, on=on, metrics=metrics, set=overrides, device=device, trust=trust, progress=progress)
+        comparison = compare(
+            runs, on=on, metrics=metrics, columns=columns, set=overrides, device=device, trust=trust, progress=progress
+        )
     for note in comparison.notes:
         echo(f"warning: {note}", err=True)
     if html:

@@ -15,7 +15,6 @@ from seqwright.commands.common import (
     SET,
     TRUST,
     MultiValueCommand,
-    columns_of_run,
     echo,
     on_files,
     options_from,
@@ -67,8 +66,8 @@ def command(
     from seqwright.runs.overlap import trained_on
 
     data_overrides, others = split_data_overrides(overrides)
-    data_overrides += columns_of_run(columns, run)
-    opened, files = open_run(run, device=device, precision=precision, set=data_overrides, trust=trust), list(on)
+    parsing: dict[str, Any] = {"columns": columns, "set": data_overrides}
+    opened, files = open_run(run, device=device, precision=precision, trust=trust, **parsing), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
     if label_errors is not None:
         _print_label_errors(opened, files, label_errors, as_json)

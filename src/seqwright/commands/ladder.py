@@ -13,7 +13,6 @@ from seqwright.commands.common import (
     JSON,
     SET,
     MultiValueCommand,
-    columns_of_data,
     echo,
     print_json,
     print_table,
@@ -86,11 +85,18 @@ def command(
     data = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
     files = [name for names in data.values() for name in names]
     path = folder or Path("runs") / f"ladder-{Path(files[0]).name.split('.')[0] if files else ''}"
-    overrides = (*overrides, *columns_of_data(columns, data))
     given: dict[str, Any] = {kind: names or None for kind, names in data.items()}
     with TerminalProgress(quiet=quiet or as_json) as progress:
         trained = ladder(
-            path, valid=valid, minutes=minutes, models=kinds, base=base, set=overrides, progress=progress, **given
+            path,
+            valid=valid,
+            minutes=minutes,
+            models=kinds,
+            base=base,
+            columns=columns,
+            set=overrides,
+            progress=progress,
+            **given,
         )
     if as_json:
         print_json(ladder_json(trained))

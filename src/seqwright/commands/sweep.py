@@ -11,7 +11,6 @@ from seqwright.commands.common import (
     COLUMNS,
     JSON,
     MultiValueCommand,
-    columns_of_data,
     echo,
     on_files,
     print_json,
@@ -70,11 +69,18 @@ def command(
     from seqwright.reporting.progress import TerminalProgress
 
     files = {name: value or None for name, value in shared.items()}
-    overrides = (*overrides, *columns_of_data(columns, {kind: files.get(kind) for kind in DATA}))
     with TerminalProgress(quiet=quiet or as_json) as progress:
         try:
             result = sweep(
-                **files, set=overrides, seeds=seeds, random=count, halving=halving, on=on, run=folder, progress=progress
+                **files,
+                columns=columns,
+                set=overrides,
+                seeds=seeds,
+                random=count,
+                halving=halving,
+                on=on,
+                run=folder,
+                progress=progress,
             )
         except KeyboardInterrupt:
             echo("stopped; the same command resumes.", err=True)

@@ -44,11 +44,7 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
 
     lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
     format = format or ("text" if path is None else format_of(path))
-    if format == "text" and wanted.chosen:
-        raise UserError(
-            "--columns names columns of a table, and the input is plain text; say what it is: --format csv, tsv or"
-            " jsonl."
-        )
+    refuse_columns_of_text(format, wanted.chosen)
     if path is not None and format == "text" and not path.stat().st_size:
         echo(f"{text_or_file} is empty.", err=True)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
@@ -56,14 +52,23 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
     return open_table(lines, str(text_or_file), format, wanted)
 
 
+def refuse_columns_of_text(format: str, chosen: Sequence[str]) -> None:
+    """Raises where columns are named for an input that has none."""
+    if format == "text" and chosen:
+        raise UserError(
+            "--columns names columns of a table, and the input is plain text; say what it is: --format csv, tsv or"
+            " jsonl."
+        )
+
+
 def predicted(
-    table: Table, predict: Callable[[list[tuple[Any, ...]]], Iterable[T]], progress: Progress
+    table: Table, predict: Callable[[Iterator[tuple[Any, ...]]], Iterable[T]], progress: Progress
 ) -> Iterator[tuple[TableRow, T]]:
     """Every row of a table with its prediction, in order."""
     done = before = 0
     for group in table.groups():
         after = table.lines.bytes_read  # at the end of the group, which was read as a whole
-        for n, (row, prediction) in enumerate(zip(group, predict([row.texts for row in group]), strict=True), 1):
+        for n, (row, prediction) in enumerate(zip(group, predict(row.texts for row in group), strict=True), 1):
             yield row, prediction
             if n % REPORT_ROWS == 0:
                 progress.record({"bytes": before + (after - before) * n // len(group), "lines": done + n})

@@ -21,7 +21,7 @@ from seqwright.commands.common import (
     split_data_overrides,
     text_or_line_chunks,
 )
-from seqwright.commands.tables import OUT, Output, predicted, table_progress, write_lines
+from seqwright.commands.tables import OUT, Output, predicted, refuse_columns_of_text, table_progress, write_lines
 
 if TYPE_CHECKING:
     from seqwright.data.tables import TableRow
@@ -71,6 +71,7 @@ def command(
     seqwright tag runs/tags test.conll --columns token=2,tag=4                 (other column layout)
     """
     from seqwright.api import open as open_run
+    from seqwright.core.config import UserError
     from seqwright.data.column_roles import columns_override, parse_columns
     from seqwright.data.files import plain_suffix
     from seqwright.data.labeled.columns import TEXT_NAMES
@@ -88,6 +89,8 @@ def command(
     tag = opened.tag  # raises here, before any input is read, where the run is no tagger
     lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
     name = "standard input" if path is None else str(text_or_file)
+    if chosen and path is None and text_or_file not in (None, "-"):
+        raise UserError("--columns names columns of a file, and the input is a text; leave it out, or name a file.")
     format = format or _format(opened, lines.peek(), path, table=bool(texts), layout="token" in chosen)
     if format in COLUMN_FORMATS:
         data = opened.settings.data
@@ -95,6 +98,7 @@ def command(
         file = ColumnFile(lines, name, format, layout)  # type: ignore[arg-type]
         _tag_columns(opened, file, text_or_file, out, as_json)
         return
+    refuse_columns_of_text(format, texts)
     wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES), word_lists=True)
     table = open_table(lines, name, format, wanted)  # type: ignore[arg-type]
     words_given = pretokenized or table.text_columns == ("tokens",) or "tokens" in chosen

@@ -10,6 +10,9 @@ import click
 
 from seqwright.commands.checks import existing_inputs, input_path
 from seqwright.commands.common import JSON, echo, print_json, print_table, text_or_line_chunks
+from seqwright.core.printable import quantity
+
+RATES = ("tokens_per_word", "bytes_per_token")
 
 
 @click.command("tokenize")
@@ -75,8 +78,13 @@ def _print_tokens(tokenizer: Any, lines: Sequence[str], *, ids: bool, as_json: b
             unknown = 0 if tokenizer.unk is None else encoded.count(tokenizer.unk)
             print_json({"text": line, "ids": encoded, "tokens": tokens, "unknown": unknown, "exact": exact})
         else:
-            segmentation = " ".join(map(str, encoded)) if ids else " ".join(repr(token)[1:-1] for token in tokens)
+            segmentation = " ".join(map(str, encoded) if ids else map(_visible, tokens))
             echo(f"{segmentation}{'' if exact else '    (lossy)'}")
+
+
+def _visible(token: str) -> str:
+    """A token with its spaces as ▁ (as in SentencePiece) and its line ends escaped: spaces separate tokens."""
+    return "".join("▁" if letter == " " else letter if letter.isprintable() else repr(letter)[1:-1] for letter in token)
 
 
 def _print_table(tokenizer: Any, text: str) -> None:
@@ -84,20 +92,26 @@ def _print_table(tokenizer: Any, text: str) -> None:
     from seqwright.reporting.terminal import Column, table
 
     encoded = tokenizer.encode(text)
-    rows = [{"token": repr(token), "id": id} for token, id in zip(tokenizer.tokens(encoded), encoded, strict=True)]
+    rows = [{"token": _visible(token), "id": id} for token, id in zip(tokenizer.tokens(encoded), encoded, strict=True)]
     print_table(table(rows, [Column("token", "token"), Column("id", "id", str)]))
 
 
 def _print_coverage(statistics: dict[str, Any], *, to_stderr: bool) -> None:
     from seqwright.reporting.terminal import Column, table
 
-    lists = ("unknown_examples", "scripts")
-    line = ", ".join(
-        f"{key.replace('_', ' ')} {value:,}" if type(value) is int else f"{key.replace('_', ' ')} {value}"
-        for key, value in statistics.items()
-        if key not in lists
+    name = f"{statistics['file']}: " if statistics.get("file", "-") != "-" else ""
+    counts = ", ".join(
+        quantity(statistics[key], key.removesuffix("s")) for key in ("lines", "words", "tokens", "bytes")
     )
-    echo(line, err=to_stderr)
+    counts += f", {statistics['unknown']:,} unknown"
+    rates = [f"{statistics[key]:.2f} {key.replace('_', ' ')}" for key in RATES if statistics[key] is not None]
+    kind = f"{'lossless' if statistics['lossless'] else 'lossy'} {statistics['kind']}"
+    lossy = statistics["lines_not_exact"]
+    exact = f"{quantity(lossy, 'line')} not restored exactly" if lossy else "restored exactly"
+    echo(
+        f"{name}{kind} vocabulary of {statistics['vocabulary']:,}; {counts}; {', '.join([*rates, exact])}.",
+        err=to_stderr,
+    )
     if to_stderr:
         return
     for unit in statistics["unknown_examples"]:

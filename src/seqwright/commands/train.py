@@ -173,22 +173,17 @@ def command(
     check_overrides(overrides)
     if recipe is not None:
         find(recipe)
-    from seqwright.data.column_roles import columns_override
     from seqwright.pipeline.training import train
     from seqwright.pipeline.wanted import wanted_recipe
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.reporting.terminal import ngrams_table
     from seqwright.runs.finding import RUNS
-    from seqwright.training.process_group import environment_ranks
+    from seqwright.training.launcher import is_launched
+    from seqwright.training.process_group import RankLostError, environment_ranks
 
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "tagged": tagged, "masked": masked}
     files |= {"images": images, "captions": captions}
     data = {kind: names or None for kind, names in files.items()}
-    if columns:
-        kind = next((kind for kind, names in data.items() if names), None)
-        if kind is None:
-            raise click.UsageError("--columns is for your own files; in a recipe, set data.columns.")
-        overrides = (*overrides, *columns_override(columns, kind))
     if skip_bad_rows:
         overrides = (*overrides, "data.bad_rows=skip")
     resolved = wanted_recipe(
@@ -196,6 +191,7 @@ def command(
         valid=valid or None,
         model=model,
         base=base,
+        columns=columns,
         set=overrides,
         minutes=minutes,
         run=run,
@@ -203,13 +199,18 @@ def command(
         **data,
     )
     path = Path(run) if run else RUNS / resolved.name
-    ranks = environment_ranks()
-    if processes is not None and processes != ranks.size:
+    ranks, launched = environment_ranks(), is_launched()
+    if processes is not None and not launched and (processes > 1 or ranks.size > 1):
         return _launch(resolved, processes)
     if not ranks.first:
         return _follow(resolved, path, ranks.rank)
-    with TerminalProgress(quiet=quiet or as_json) as progress:
-        outcome = train(resolved, path, progress)
+    try:
+        with TerminalProgress(quiet=quiet or as_json) as progress:
+            outcome = train(resolved, path, progress)
+    except RankLostError:
+        if not launched:
+            raise
+        return 2  # the launcher reports which rank was killed, and starts all of them again
     if as_json:
         print_json(
             {
@@ -236,7 +237,7 @@ def command(
 
 def _status(stopped: str | None) -> int:
     """The exit status of a training: 128 + signal number where one stopped it, as shells report it."""
-    return {"Ctrl-C": 130, "SIGTERM": 143, "SIGHUP": 129}.get(stopped or "", 0)
+    return 0 if stopped is None else {"Ctrl-C": 130, "SIGTERM": 143}.get(stopped, 129)
 
 
 def _follow(resolved: Any, path: Path, rank: int) -> int:
@@ -255,6 +256,7 @@ def _follow(resolved: Any, path: Path, rank: int) -> int:
 
 def _launch(resolved: Any, processes: int) -> int:
     """Runs this command once for each rank; the exit status."""
+    from seqwright.core.limits import limit
     from seqwright.pipeline.scaling import refuse_ranks
     from seqwright.training import launcher, machine
     from seqwright.training.process_group import environment_ranks
@@ -262,6 +264,7 @@ def _launch(resolved: Any, processes: int) -> int:
     if environment_ranks().size > 1:
         raise click.UsageError("torchrun has started the processes already; leave out --processes.")
     refuse_ranks(resolved, processes)
+    limit("SEQWRIGHT_JOIN_SECONDS")  # a wrong value is refused here, not once by each rank
     launcher.refuse_missing_devices(processes, machine.device(resolved.training.device))
     arguments = click.get_current_context().meta[ARGUMENTS]
     return launcher.launch(["train", *arguments], processes, lambda text: echo(text, err=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,11 +91,12 @@ def command(
     output = Output(table, added, out, as_json=as_json)
     first = truncated = 0
 
-    def translations(sources: list[tuple[str, ...]]) -> Iterator[Any]:
+    def translations(group: Iterable[tuple[str, ...]]) -> Iterator[Any]:
         nonlocal first
+        sources = list(group)
         if first == 0 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
             echo(f"the sources look like targets: {reason}.", err=True)
-        yield from translate(sources, first=first + 1, **options)
+        yield from translate(iter(sources), first=first + 1, **options)
         first += len(sources)
 
     def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
@@ -121,9 +122,12 @@ def _text(translation: Any, attention: bool) -> str:
 
 
 def _n_best_list(number: int, translation: Any) -> str:
-    """All outputs for a source, best first, in the n-best format of Moses: `line ||| text ||| log-probability`."""
-    outputs = ((translation.text, translation.log_prob), *((one.text, one.log_prob) for one in translation.others))
-    return "\n".join(f"{number} ||| {text.replace(chr(10), ' ')} ||| {log_prob:.4f}" for text, log_prob in outputs)
+    """All outputs for a source, best score first, in the n-best format of Moses: `line ||| text ||| log-probability |||
+    score`."""
+    return "\n".join(
+        f"{number} ||| {one.text.replace(chr(10), ' ')} ||| {one.log_prob:.4f} ||| {one.score:.4f}"
+        for one in (translation, *translation.others)
+    )
 
 
 def _values(translation: Any, *, flat: bool) -> dict[str, Any]:
@@ -133,6 +137,7 @@ def _values(translation: Any, *, flat: bool) -> dict[str, Any]:
     if flat:
         return values | {"alignment": translation.attention.links if translation.attention else ""}
     return values | {
+        "score": translation.score,
         "reason": translation.reason,
         "unread": translation.unread,
         "warnings": [flag.as_json() for flag in translation.warnings],

@@ -29,8 +29,10 @@ def limit(name: str) -> int:
     text = os.environ.get(name)
     if text is None:
         return DEFAULTS[name]
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise UserError(f"{name} is {text[:40]!r}; set it to a whole number, as in {name}={2 * DEFAULTS[name]}.")
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
+        raise UserError(
+            f"{name} is {text[:40]!r}; set it to a whole number above 0, as in {name}={2 * DEFAULTS[name]}."
+        )
     return int(text)
 
 

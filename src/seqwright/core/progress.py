@@ -8,6 +8,9 @@ from typing import Any
 class Progress:
     """Callbacks of long work. Each does nothing here; override those that you show or record."""
 
+    unit = "tokens"
+    """What the rate of steps counts: targets of the loss."""
+
     def note(self, text: str) -> None:
         """A sentence that the user should read."""
 

@@ -95,7 +95,7 @@ class Trainable(Model, Protocol):
 
 @runtime_checkable
 class Counted(Model, Protocol):
-    """A model estimated by counting, in one pass and without gradients: n-gram, bag of n-grams, perceptron."""
+    """A model estimated without gradients: n-gram, bag of n-grams, perceptron."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -117,6 +117,43 @@ class Counted(Model, Protocol):
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> Any:
         """Becomes the model these tensors came from."""
+        ...
+
+
+class Fitting(Protocol):
+    """The fit of a counted model, step by step; it can be saved after any step and resumed exactly."""
+
+    step: int
+    steps: int
+    words_per_second: float
+
+    def advance(self, steps: int) -> None:
+        """Takes the next steps: so many, or fewer."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the steps so far have changed."""
+        ...
+
+    def load_state_dict(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Becomes the fit that these tensors came from, after so many steps."""
+        ...
+
+    def shortened(self, steps: int) -> Any:
+        """The model's options for a fit of at most about so many steps."""
+        ...
+
+
+@runtime_checkable
+class FitsInSteps(Counted, Protocol):
+    """A counted model whose fit takes minutes, and many steps: a perceptron."""
+
+    def fitting(self, corpus: Any) -> Any:
+        """A `Fitting` of this corpus before its first step."""
+        ...
+
+    def adopt(self, fitting: Any) -> None:
+        """Takes the weights of a `Fitting`, finished or not."""
         ...
 
 

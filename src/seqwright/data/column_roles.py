@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from seqwright.core.config import UserError, did_you_mean
 
+Columns = str | Sequence[str] | Mapping[str, str]
+"""Columns by role, in Python {"text": "review", "label": "stars"} or as on the command line."""
 ROLES: dict[str, tuple[str, ...]] = {
     "labeled": ("label", "text", "text2"),
     "tagged": ("token", "tag"),
@@ -34,10 +36,13 @@ def parse_columns(options: Sequence[str], roles: Sequence[str]) -> dict[str, str
     return columns
 
 
-def columns_override(options: Sequence[str], kind: str) -> list[str]:
-    """The override of data.columns that `--columns` stands for, for this kind of data; none without the option."""
-    if not options:
+def columns_override(columns_by_role: Columns, kind: str) -> list[str]:
+    """The override of data.columns that columns by role stand for, for this kind of data; none without columns."""
+    if not columns_by_role:
         return []
+    options = [columns_by_role] if isinstance(columns_by_role, str) else columns_by_role
+    if isinstance(options, Mapping):
+        options = [f"{role}={column}" for role, column in options.items()]
     roles = ROLES.get(kind, TEXT_ROLES)
     columns = parse_columns(options, roles)
     needed = [role for role in roles if role != "text2"]

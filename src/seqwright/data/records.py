@@ -88,14 +88,15 @@ def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
             offset += len(line)
             yield line
 
-    reader = csv_reader(lines())
+    reader, start = csv_reader(lines()), line
     try:
         for _ in reader:
+            start = line + reader.line_num
             yield offset
     except csv.Error as error:
         # At the end of the block an open quote is no error: the next block may close it.
         if offset < len(text):
-            raise csv_error(path, line + reader.line_num - 1, error) from error
+            raise csv_error(path, start, line + reader.line_num - 1, error) from error
 
 
 def parse_object(line: str, place: str) -> dict[str, Any]:
@@ -216,17 +217,33 @@ def _parse_tsv(text: str, first: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parse_csv(text: str, path: Path, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv_reader(io.StringIO(text, newline=""), delimiter)
+    return csv_records(io.StringIO(text, newline=""), path, delimiter, first)
+
+
+def csv_records(
+    lines: Iterable[str], path: Path, delimiter: str = ",", first: int = 1
+) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, cells) of each record of CSV lines, of which the first has number `first`."""
+    reader, start = csv_reader(lines, delimiter), first
     try:
-        for row in reader:
-            if row:  # csv.reader returns [] for a blank line
-                yield first + reader.line_num - 1, row
+        for cells in reader:
+            start = first + reader.line_num
+            if cells:  # csv.reader returns [] for a blank line
+                yield start - 1, cells
     except csv.Error as error:
-        raise csv_error(path, first + reader.line_num - 1, error) from error
+        raise csv_error(path, start, first + reader.line_num - 1, error) from error
 
 
-def csv_error(path: Path, line: int, error: csv.Error) -> UserError:
-    """An error of the CSV syntax, with its place."""
+def csv_error(path: Path, start: int, line: int, error: csv.Error) -> UserError:
+    """An error of the CSV syntax at a line, in the record that starts at line `start`."""
+    mend = 'Close it; inside a quoted cell a quote is written twice ("").'
+    if str(error) == "unexpected end of data":
+        return UserError(f'{path}, line {start:,} opens a quote (") that no later line closes. {mend}')
+    if start < line:
+        return UserError(
+            f"{path}, line {line:,} is no CSV: {error}. Its record starts at line {start:,}: is a quote not closed"
+            f" there? {mend}"
+        )
     return UserError(f"{path}, line {line:,} is no CSV: {error}.")
 
 

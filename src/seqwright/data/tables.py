@@ -20,7 +20,7 @@ from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import to_json
 from seqwright.data.files import plain_suffix
 from seqwright.data.labeled.columns import LABEL_NAMES, TEXT_NAMES, is_header, match_name, two_columns
-from seqwright.data.records import DELIMITERS, csv_error, csv_reader, describe_row, parse_object, shortened
+from seqwright.data.records import DELIMITERS, csv_reader, csv_records, describe_row, parse_object, shortened
 
 TableFormat = Literal["text", "csv", "tsv", "jsonl"]
 FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -144,13 +144,7 @@ class Table:
             yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
 
     def _csv(self) -> Iterator[tuple[int, list[str]]]:
-        reader = csv_reader((f"{line}\n" for line in self.lines), self.delimiter)
-        try:
-            for cells in reader:
-                if cells:  # csv.reader returns [] for a blank line
-                    yield reader.line_num, cells
-        except csv.Error as error:
-            raise csv_error(Path(self.name), reader.line_num, error) from error
+        return csv_records((f"{line}\n" for line in self.lines), Path(self.name), self.delimiter)
 
     def _tsv(self) -> Iterator[tuple[int, list[str]]]:
         for number, line in enumerate(self.lines, 1):

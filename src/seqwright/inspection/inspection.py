@@ -143,6 +143,9 @@ class Inspection:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        return f"<Inspection of {self.title}: {len(self.tokens)} tokens; views {', '.join(self.views)}>"
+
     def _repr_html_(self) -> str:
         steps = [self.result(name).step.html(n) for n, name in enumerate(self._chosen or self.default, 1)]
         return element("div", element("h1", self.title), *steps)

@@ -1,4 +1,4 @@
-"""Counted models: fitted in one pass, and fitted again on all data once they are scored."""
+"""Counted models: fitted in one go or in steps, and fitted again on all data once they are scored."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 from seqwright import build
 from seqwright.core.config import to_table
 from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import FitsInSteps
 from seqwright.data.text.corpus import TextConfig
 from seqwright.pipeline import recipe
+from seqwright.pipeline.fitting import fit_in_steps, within_budget
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
+from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Task
 from seqwright.tasks.scores import Scores
@@ -31,18 +34,36 @@ class Fitted:
     task: Task
     facts: dict[str, Any]
     scores: Scores | None = None
+    stopped: str | None = None
+    """The signal that stopped the fit, whose checkpoint is saved."""
 
 
-def fit(settings: Recipe, model: Any, task: Task, directory: RunDirectory, progress: RunProgress) -> Fitted:
-    """Fits a counted model on the data of its task."""
+def fit(
+    settings: Recipe,
+    model: Any,
+    task: Task,
+    directory: RunDirectory,
+    progress: RunProgress,
+    checkpoint: Checkpoint | None = None,
+) -> Fitted:
+    """Fits a counted model on the data of its task, from a checkpoint where there is one."""
     machine.device(settings.training.device)  # refuses a missing device, although it would be unused
     changed = recipe.differences(to_table(TrainingConfig()), to_table(settings.training), "training.")
-    if unused := [key for key, *_ in changed if key not in COMMON_KEYS]:
+    used = (*COMMON_KEYS, "training.minutes") if isinstance(model, FitsInSteps) else COMMON_KEYS
+    if unused := [key for key, *_ in changed if key not in used]:
         progress.note(f"{settings.kind} takes no gradient steps; without effect: {', '.join(unused)}.")
-    start = time.perf_counter()
-    model.fit(task.corpus, progress)
-    progress.stage("")
-    seconds = time.perf_counter() - start
+    if isinstance(model, FitsInSteps):
+        if checkpoint is None and (shorter := within_budget(settings, model, task, progress)):
+            settings, model = shorter, build.model(shorter.model, task.codec.sizes, task=settings.data.kind)
+            directory.write_recipe(settings.toml())
+        seconds, stopped = fit_in_steps(model, task, directory, progress, checkpoint)
+        if stopped is not None:
+            return Fitted(model=model, task=task, facts={}, stopped=stopped)
+    else:
+        start = time.perf_counter()
+        model.fit(task.corpus, progress)
+        progress.stage("")
+        seconds = time.perf_counter() - start
     for text in model.notes:
         progress.note(text)
     scores = None

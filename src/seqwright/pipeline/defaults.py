@@ -25,7 +25,7 @@ DEFAULT_RECIPES: dict[str, Callable[..., dict[str, Any]]] = {
     "captions": captions_recipe,
 }
 """Recipe of (files, validation files), by kind of data; `train` takes the files under that name."""
-TIMED = ("text", "pairs", "chat", "masked")
+TIMED = ("text", "pairs", "chat", "masked", "tagged")
 """Kinds of data whose default recipes have a time budget."""
 DEFAULT_MINUTES = 10.0
 KEPT = {

@@ -8,6 +8,9 @@ from seqwright.core.progress import Progress
 from seqwright.pipeline.budget import Forecast
 from seqwright.runs.directory import RunDirectory
 
+UNITS = {"labeled": "labels", "tagged": "words", "images": "targets"}
+"""Targets of the loss by kind of data, where they are no tokens."""
+
 
 class RunProgress(Progress):
     """Progress of a session at a run: notes are also recorded in its log, each once however often it is resumed."""
@@ -18,6 +21,7 @@ class RunProgress(Progress):
         self.held: list[str] | None = []
         """Notes on data that may still be refused; None once it is accepted."""
         self.forecast = Forecast()
+        progress.unit = UNITS.get(directory.recipe().get("data", {}).get("kind"), Progress.unit)
 
     def note(self, text: str) -> None:
         self.progress.note(text)

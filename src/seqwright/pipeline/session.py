@@ -85,7 +85,6 @@ class TrainingSession:
         """Whether the other ranks have been sent what to train, or that there is nothing."""
 
     def run(self) -> TrainingOutcome:
-        path = self.directory.path
         build.refuse_derived(self.recipe.kind)
         already = self.directory.finished and not self._wants_more()
         if already and not self.moved:
@@ -103,7 +102,7 @@ class TrainingSession:
         refuse_too_large(self.recipe, self.task.codec.sizes)
         self._build_model()
         if self.recipe.kind in build.COUNTED:
-            return TrainingOutcome(path=path, summary=self._count())
+            return self._count(checkpoint)
         self._initialize()
         return self._train(checkpoint)
 
@@ -198,11 +197,16 @@ class TrainingSession:
             )
         return (steps or 0) > reached["asked_steps"]
 
-    def _count(self) -> dict[str, Any]:
-        """Fits a counted model; its summary."""
-        fitted = counting.fit(self.recipe, self.model, self.task, self.directory, self.recorded)
+    def _count(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
+        """Fits a counted model, from the last checkpoint where there is one."""
+        path = self.directory.path
+        fitted = counting.fit(self.recipe, self.model, self.task, self.directory, self.recorded, checkpoint)
+        if fitted.stopped is not None:
+            return TrainingOutcome(path=path, summary=None, stopped=fitted.stopped)
         self.model, self.task = fitted.model, fitted.task
-        return self._finish(self.model.state_dict(), fitted.facts, "cpu", fitted.scores)
+        summary = self._finish(self.model.state_dict(), fitted.facts, "cpu", fitted.scores)
+        self.directory.checkpoints.clear()
+        return TrainingOutcome(path=path, summary=summary)
 
     def _train(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Trains by gradient descent, from the last checkpoint where there is one."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError, parse_override
+from seqwright.data.column_roles import Columns, columns_override
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline.defaults import DEFAULT_MINUTES, DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
@@ -28,6 +29,7 @@ def wanted_recipe(
     valid: Files | None = None,
     model: str | None = None,
     base: str | Path | None = None,
+    columns: Columns = (),
     set: Sequence[str] = (),
     minutes: float | None = None,
     run: str | Path | None = None,
@@ -47,6 +49,9 @@ def wanted_recipe(
         flags = " and ".join(f"--{kind}" for kind in kinds_of_data)
         raise UserError(f"{flags} are different kinds of data; give one of them.")
     [kind] = kinds_of_data or [""]
+    if columns and not kind:
+        raise UserError("--columns is for your own files; in a recipe, set data.columns.")
+    overrides += columns_override(columns, kind)
     names = as_list(files[kind]) if kind else []
     if recipe is not None:
         if names and Path(recipe).suffix != ".toml" and Path(recipe).is_file():

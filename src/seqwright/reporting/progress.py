@@ -152,7 +152,7 @@ class TerminalProgress(Progress):
             self.started = (now, step)
         seconds, taken = now - self.started[0], step - self.started[1]
         loss_text = "" if loss is None else f"loss {figure(loss)}  "
-        status = f"{loss_text}{count(tokens_per_second)} tokens/s"
+        status = f"{loss_text}{count(tokens_per_second)} {self.unit}/s"
         if taken >= RATED_STEPS:  # one step says little about the others
             status += f"  {duration(seconds / taken * (steps - step))} left"
         if self.console.is_terminal:
@@ -206,7 +206,8 @@ class TerminalProgress(Progress):
 
 
 def _sample_line(record: dict[str, Any]) -> str:
-    """A sample on one line: a continuation by itself, an output with a reference as `source → output`."""
+    """A sample on one line: a continuation by itself, an output with a reference as `source → output`, or labels of
+    images with the correct ones; pictures are in the report."""
     source, output = (
         "".join(c if c.isprintable() else "·" for c in " ".join(record.get(key, "").split()))
         for key in ("prompt", "text")
@@ -214,4 +215,7 @@ def _sample_line(record: dict[str, Any]) -> str:
     if "reference" in record and source:
         source = source if len(source) <= SOURCE_CHARACTERS else f"{source[: SOURCE_CHARACTERS - 1]}…"
         output = f"{source} → {output.removeprefix('→').lstrip()}"
+    if "picture" in record:
+        correct = f" (correct: {record['reference']})" if "reference" in record else ""
+        return f"{output}{correct}; pictures in report.html"
     return output[:SAMPLE_CHARACTERS]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from seqwright.core.printable import printable
 from seqwright.reporting.numbers import figure, interval
 from seqwright.reporting.run_facts import title
+
+TEXT_WIDTH = 120
+"""Columns of text that is not written to a terminal."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,15 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table
     for row in rows:
         rich_table.add_row(*(Text(_cell(row.get(column.key), column)) for column in columns))
     return rich_table
+
+
+def as_text(parts: Iterable[str | Table]) -> str:
+    """Lines and tables as plain text, for `print` in Python."""
+    console = Console(file=io.StringIO(), width=TEXT_WIDTH, color_system=None, legacy_windows=False)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(Text(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
 
 
 def scores_table(scores: Mapping[str, Mapping[str, Any]], baseline: Mapping[str, Any] | None = None) -> Table:

@@ -114,6 +114,12 @@ class Checkpoints:
             if old not in newest and (old > step or old not in kept):
                 remove_directory(self._folder(old))
 
+    def clear(self) -> None:
+        """Removes all checkpoints: those of a counted model have nothing left to resume once it is finished."""
+        for step in self.steps():
+            remove_directory(self._folder(step))
+        self.pointer.unlink(missing_ok=True)
+
     def model_path(self, step: int) -> Path:
         """The weights of a checkpoint."""
         return self._folder(step) / "model.safetensors"

@@ -72,7 +72,8 @@ class Codec(Protocol):
 
 
 def one_or_many(verb: V) -> V:
-    """A verb of many texts that also takes one: a string has one result, an iterable of strings a result for each."""
+    """A verb of many texts that also takes one: a string has one result and a list a list of them; of any other
+    iterable, a generator for example, an iterator of results, computed as they are read."""
     first, default = [(p.name, p.default) for p in inspect.signature(verb).parameters.values()][1]
 
     @functools.wraps(verb)
@@ -80,15 +81,13 @@ def one_or_many(verb: V) -> V:
         texts = inputs[0] if inputs else options.pop(first, default)
         if texts is inspect.Parameter.empty:
             raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
-        if isinstance(texts, Sequence) and not isinstance(texts, str | bytes):  # at once, not when it is iterated
-            for text in texts:
-                _check_text(text)
-        elif isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+        if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
             _check_text(texts)
-        if not isinstance(texts, str):
-            return verb(self, self.check_form(texts), *inputs[1:], **options)
-        (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
-        return result
+        if isinstance(texts, str):
+            (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
+            return result
+        results = verb(self, self.check_form(texts), *inputs[1:], **options)
+        return list(results) if isinstance(texts, Sequence) else results
 
     return cast(V, call)
 
@@ -266,6 +265,14 @@ class Run:
         if name not in PREDICT and (close := difflib.get_close_matches(name, [*public, *self.verbs], n=1)):
             return f". Did you mean '{close[0]}'?"
         return f", which {self.description}; try {' or '.join(f'run.{verb}(…)' for verb in self.verbs)}."
+
+    def _nothing_held_out(self, what: str) -> UserError:
+        files = "SOURCE TARGET" if what == "pairs" else "FILE"
+        call = "[SOURCE, TARGET]" if what == "pairs" else "FILE"
+        return UserError(
+            f"{self.path} has no validation {what} of its own; name others with --on {files}, or in Python"
+            f" run.evaluate({call})."
+        )
 
     def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)

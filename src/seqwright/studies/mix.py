@@ -55,9 +55,9 @@ def mix(
     if runs[0].settings.data.kind == "labeled":
         return mix_classifiers(runs, on or None, path)
     for run in runs:
-        _check_compatible(runs[0], run)
+        _check_compatible(runs[0], run, _ngram_hint(runs))
         if not on:
-            _check_held_out(runs[0], run)
+            _check_held_out(runs[0], run, _ngram_hint(runs))
     first = runs[0]
     stream = first.stream(on or None)
     log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
@@ -113,13 +113,21 @@ def _check_tasks(runs: Sequence[Run]) -> None:
     )
 
 
-def _check_compatible(one: Run, other: Run) -> None:
+def _ngram_hint(runs: Sequence[Run]) -> str:
+    """How to mix networks with an n-gram, where that is wanted."""
+    networks = [str(run.path) for run in runs if run.settings.kind != "ngram"]
+    if not networks or len(networks) == len(runs):
+        return ""
+    return f"; or let mix fit the n-gram itself: `seqwright mix {' '.join(networks)} --ngram --run NEW`"
+
+
+def _check_compatible(one: Run, other: Run, hint: str) -> None:
     """Raises unless two language models have the same tokenizer and documents."""
     if one.tokenizer.hash != other.tokenizer.hash:
         raise UserError(
             f"{one.path} and {other.path} have different tokenizers ({one.tokenizer.hash[:12]} and"
             f" {other.tokenizer.hash[:12]}), so their probabilities are not over the same tokens; train both on the"
-            " same text with the same [tokenizer]."
+            f" same text with the same [tokenizer]{hint}."
         )
     if one.documents != other.documents:
         raise UserError(
@@ -133,16 +141,17 @@ def _check_compatible(one: Run, other: Run) -> None:
         )
 
 
-def _check_held_out(one: Run, other: Run) -> None:
+def _check_held_out(one: Run, other: Run, hint: str) -> None:
     """Raises unless the validation text of one run was held out of the training of another."""
     if not hold_out_the_same(one, other):
         raise UserError(
-            f"{one.path} and {other.path} hold out different texts; give text that neither was trained on with --on."
+            f"{one.path} and {other.path} hold out different texts; give text that neither was trained on with --on"
+            f"{hint}."
         )
     if other.settings.data.refit:
         raise UserError(
             f"{other.path} was fitted on its held-out text, too (data.refit); give other text with --on FILE, or train"
-            " it with --set data.refit=false."
+            f" it with --set data.refit=false{hint}."
         )
 
 

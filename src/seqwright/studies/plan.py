@@ -20,6 +20,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline.budget import measure
 from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.scaling import refuse_ranks
 from seqwright.pipeline.shipped import find
 from seqwright.runs.directory import RunDirectory
 from seqwright.studies.layer_table import Layer, layer_table
@@ -166,6 +167,7 @@ def plan(
     wanted = recipes.make(table, overrides, origin=str(recipe), settled=True)
     if wanted.kind in (*build.COUNTED, *build.DERIVED):
         raise UserError(f"a model of kind '{wanted.kind}' has no layers to plan: it is counted, or made of others.")
+    refuse_ranks(wanted, gpus or 1)
     if measured:
         made = _measured(recipes.load(recipe, overrides), progress)
     else:

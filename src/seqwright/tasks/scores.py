@@ -12,7 +12,7 @@ from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json, value
 from seqwright.metrics.examples import Examples
 from seqwright.reporting.numbers import figure, interval
 from seqwright.reporting.run_facts import title
-from seqwright.reporting.terminal import scores_table, signature
+from seqwright.reporting.terminal import as_text, scores_table, signature
 
 
 class Scores(Mapping[str, Any]):
@@ -35,6 +35,13 @@ class Scores(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def __str__(self) -> str:
+        return as_text(self.printed("") if "scores" in self.table else [repr(self)])
+
+    def __repr__(self) -> str:
+        numbers = (f"{name}={figure(value)}" for name, value in self.table.items() if isinstance(value, float))
+        return f"<{type(self).__name__} {', '.join(numbers)}>"
 
     def _repr_html_(self) -> str:
         scores = self.get("scores", {})

@@ -16,7 +16,8 @@ class TrainingConfig:
     """Epochs (passes over the training data), instead of steps."""
     minutes: float | None = None
     """Time budget, instead of steps: as many steps as fit, by the speed measured before the first one. The run's recipe
-    then has them as steps, and a resumed run keeps them. Default models of your own files also get their size by it."""
+    then has them as steps, and a resumed run keeps them. Default models of your own files also get their size by it. A
+    perceptron has no more models and epochs than fit."""
     batch_size: int = 32
     """Examples (rows) per optimizer step."""
     sequence_length: int | None = None

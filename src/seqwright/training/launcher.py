@@ -17,6 +17,20 @@ MAX_RESTARTS = 3
 """How often ranks are started again after one was killed; they resume from the last checkpoint."""
 SHUTDOWN_SECONDS = 600
 """Ranks that are stopped have this long to finish their step and save, before they are killed."""
+RUN_ID = "seqwright-"
+"""What the ids of our elastic agents start with, before the number of their process."""
+
+
+def is_launched() -> bool:
+    """Whether `launch` started this process, rather than torchrun or a user."""
+    return os.environ.get("TORCHELASTIC_RUN_ID", "").startswith(RUN_ID)
+
+
+def launcher_pid() -> int | None:
+    """The process that started this rank, which may have ended by now; None without a launcher."""
+    if is_launched():
+        return int(os.environ["TORCHELASTIC_RUN_ID"].split("-")[1])
+    return os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
 
 def refuse_missing_devices(processes: int, device: torch.device) -> None:
@@ -47,7 +61,7 @@ def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]
                 min_nodes=1,
                 max_nodes=1,
                 nproc_per_node=processes,
-                run_id=f"seqwright-{os.getpid()}-{restarts}",
+                run_id=f"{RUN_ID}{os.getpid()}-{restarts}",
                 rdzv_backend="c10d",
                 rdzv_endpoint="localhost:0",  # a free port
                 local_addr="localhost",

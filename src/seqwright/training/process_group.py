@@ -138,14 +138,15 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
 
 
 def _meet(ranks: Ranks, store: Store, identity: Mapping[str, str], patience: timedelta) -> None:
-    """Waits until all ranks are there, and compares them."""
+    """Waits until all ranks are there, and compares them; where they differ, rank 0 alone reports it."""
+    error_class = UserError if ranks.first else RankLostError
     store.set(f"identity/{ranks.rank}", json.dumps(dict(identity)))
     keys = [f"identity/{rank}" for rank in range(ranks.size)]
     try:
         store.wait(keys, patience)
     except dist.DistStoreError:
         missing = ", ".join(str(rank) for rank, key in enumerate(keys) if not store.check([key]))
-        raise UserError(
+        raise error_class(
             f"of {ranks.size} ranks, {missing} did not come within {patience.seconds} s. Start all of them, or give"
             " them longer with SEQWRIGHT_JOIN_SECONDS."
         ) from None
@@ -153,7 +154,7 @@ def _meet(ranks: Ranks, store: Store, identity: Mapping[str, str], patience: tim
     for rank, other in enumerate(others):
         for name, value in others[0].items():
             if other.get(name) != value:
-                raise UserError(
+                raise error_class(
                     f"rank {rank} has another {name} than rank 0 ({other.get(name)}, not {value}); start all ranks with"
                     " the same version and the same command."
                 )

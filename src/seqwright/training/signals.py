@@ -9,9 +9,12 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from seqwright.core.ranks import Ranks
+from seqwright.training.launcher import launcher_pid
 
 REASONS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 """Signals that stop a training, and their names in logs."""
+LAUNCHER = "the end of its launcher"
+"""The reason of ranks whose launcher was killed: they would hold GPUs and the run directory unseen."""
 
 
 class StopRequest:
@@ -21,7 +24,7 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         self._before: dict[int, Any] = {}
-        self._launcher = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
+        self._launcher = launcher_pid()
         if threading.current_thread() is threading.main_thread():  # Python sets handlers only there
             for number in REASONS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup SIGHUP stays ignored
@@ -42,12 +45,9 @@ class StopRequest:
         # Else a scheduler has signaled a rank and its launcher, which signals the rank once more.
 
     def agreed(self, ranks: Ranks) -> str | None:
-        """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only.
-
-        Ranks whose launcher was killed stop as on SIGHUP, or they would hold GPUs and the run directory unseen.
-        """
+        """The reason on which all ranks stop at this step, or None: a signal may have reached one of them only."""
         if self._launcher is not None and os.getppid() != self._launcher:
-            self.reason = self.reason or REASONS[signal.SIGHUP]
-        names = list(REASONS.values())
+            self.reason = self.reason or LAUNCHER
+        names = [*REASONS.values(), LAUNCHER]
         number = ranks.max(0 if self.reason is None else 1 + names.index(self.reason))
         return names[number - 1] if number else None

@@ -184,7 +184,8 @@ def conflicts(rows: Sequence[Row]) -> list[str]:
     if not conflicting:
         return []
     counted = "1 text has" if len(conflicting) == 1 else f"{len(conflicting):,} texts have"
-    return [f"{counted} conflicting labels, the first of them {conflicting[0][0][:40]!r}."]
+    first = " ".join(conflicting[0]).strip()[:40]
+    return [f"{counted} conflicting labels, the first of them {repr(first) if first else 'the empty text'}."]
 
 
 def odd_labels(rows: Sequence[Row]) -> list[str]:

@@ -8,8 +8,9 @@ neural taggers, the more so with feature dropout and several averaged models (do
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +30,9 @@ FORBIDDEN = -1e9
 
 MAX_WEIGHTS, MAX_TAGS = 400_000_000, 1000
 """Above MAX_WEIGHTS the rarest features are dropped: training holds three numbers per weight, about five gigabytes."""
+
+SENTENCES = 32
+"""Sentences between reports of progress."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -76,15 +80,25 @@ class Perceptron(CountedModel):
 
     def fit(self, corpus: TaggedCorpus, progress: Progress = SILENT) -> None:
         """Trains the models and averages their weights."""
+        fitting = self.fitting(corpus)
+        while fitting.step < fitting.steps:
+            fitting.advance(SENTENCES)
+            progress.step(fitting.step, fitting.steps, None, fitting.words_per_second)
+        self.adopt(fitting)
+
+    def fitting(self, corpus: TaggedCorpus) -> PerceptronFitting:
+        """A fit on this corpus before its first sentence; the feature vocabulary is that of the corpus."""
         hashes = features(corpus.spelling, corpus.words)
         keys, counts = np.unique(hashes, return_counts=True)
         self.keys = keys[counts >= self._min_count(counts)]
-        rows = self._feature_rows(hashes)
-        trained = [self._train(rows, corpus, model, progress) for model in range(self.config.averaged_models)]
-        self.weights, self.transitions = (np.mean(tables, 0) for tables in zip(*trained, strict=True))
+        return PerceptronFitting(self.config, corpus, self._feature_rows(hashes), len(self.keys), self.tags)
+
+    def adopt(self, fitting: PerceptronFitting) -> None:
+        """Takes the averaged weights of a fit, finished or not."""
+        self.weights, self.transitions = fitting.averaged()
         # A tag that starts spans anywhere in training, as I- does in IOB1, may follow any tag; forbidding transitions
         # that training merely did not show would cost accuracy (docs/decisions/0131).
-        starts_spans = {tag for _, tag in self._observed_transitions(corpus) & set(self.impossible)}
+        starts_spans = {tag for _, tag in self._observed_transitions(fitting.corpus) & set(self.impossible)}
         for before, tag in self.impossible:
             if tag not in starts_spans:
                 self.transitions[before, tag] = FORBIDDEN
@@ -107,23 +121,6 @@ class Perceptron(CountedModel):
         before = np.concatenate([[self.tags], corpus.tags[:-1]])
         before[corpus.first] = self.tags
         return set(zip(before.tolist(), corpus.tags.tolist(), strict=True))
-
-    def _train(self, rows: Ints, corpus: TaggedCorpus, model: int, progress: Progress) -> list[Floats]:
-        """Averaged weights and transitions of one model."""
-        dropout, unknown = self.config.feature_dropout, len(self.keys)
-        trainer = PerceptronTrainer(unknown + 1, self.tags)
-        for epoch in range(self.config.epochs):
-            progress.stage(
-                f"perceptron {model + 1} of {self.config.averaged_models}, pass {epoch + 1} of {self.config.epochs}"
-            )
-            generator = np.random.default_rng([self.config.seed + model, epoch])
-            for sentence in generator.permutation(len(corpus.words)):
-                words = slice(corpus.first[sentence], corpus.first[sentence] + corpus.words[sentence])
-                active = rows[words]
-                if dropout:
-                    active = np.where(generator.random(active.shape) < dropout, unknown, active)
-                trainer.update(active, corpus.tags[words])
-        return trainer.averaged()
 
     def __call__(self, batch: Batch) -> Tensor:
         """Emission scores (B, W, C), zero-padded."""
@@ -225,6 +222,83 @@ class PerceptronTrainer:
         """Means of the weights after each sentence (Collins 2002)."""
         pairs = zip(self.tables, self.timed_updates, strict=True)
         return [(table - timed / max(1, self.sentences)).astype(np.float32) for table, timed in pairs]
+
+
+class PerceptronFitting:
+    """The training of all models of a perceptron, `epochs` passes each; a step is a sentence.
+
+    Order and dropped features are functions of the seed and the step, so that a fit resumes at any step exactly.
+    """
+
+    def __init__(self, config: PerceptronConfig, corpus: TaggedCorpus, rows: Ints, unknown: int, tags: int):
+        self.config, self.corpus, self.rows, self.unknown = config, corpus, rows, unknown
+        self.step, self.steps = 0, config.averaged_models * config.epochs * len(corpus.words)
+        self.words_per_second = 0.0
+        self.order: Ints | None = None
+        """Sentences in the order of the current pass."""
+        self.trainer = PerceptronTrainer(unknown + 1, tags)
+        self.sums = [np.zeros_like(table) for table in self.trainer.tables]
+        """Sums of the averaged weights of finished models."""
+
+    def advance(self, steps: int) -> None:
+        """Trains on the next sentences, at most those that are left of a pass."""
+        start, sentences = time.perf_counter(), len(self.corpus.words)
+        passes, done = divmod(self.step, sentences)
+        if not done or self.order is None:
+            self.order = self._start_pass(passes, done)
+        chosen = self.order[done : done + steps]
+        for sentence in chosen:
+            words = slice(self.corpus.first[sentence], self.corpus.first[sentence] + self.corpus.words[sentence])
+            active = self.rows[words]
+            if dropout := self.config.feature_dropout:
+                active = np.where(self.generator.random(active.shape) < dropout, self.unknown, active)
+            self.trainer.update(active, self.corpus.tags[words])
+        self.step += len(chosen)
+        self.words_per_second = self.corpus.words[chosen].sum() / max(time.perf_counter() - start, 1e-9)
+        if self.step % (self.config.epochs * sentences) == 0:
+            self.sums = [total + table for total, table in zip(self.sums, self.trainer.averaged(), strict=True)]
+            self.trainer = PerceptronTrainer(*self.trainer.tables[0].shape)
+
+    def _start_pass(self, passes: int, done: int) -> Ints:
+        """The order of the sentences; the random numbers of those that are done are skipped."""
+        model, epoch = divmod(passes, self.config.epochs)
+        self.generator = np.random.default_rng([self.config.seed + model, epoch])
+        order = self.generator.permutation(len(self.corpus.words))
+        if done:  # `random` draws one number for each feature of each word
+            drawn = int(self.corpus.words[order[:done]].sum()) * self.rows.shape[1]
+            self.generator.bit_generator.advance(drawn)  # type: ignore[attr-defined]
+        return order
+
+    def averaged(self) -> list[Floats]:
+        """Means over the models so far, the unfinished one included, of their averaged weights."""
+        models = self.step // (self.config.epochs * len(self.corpus.words))
+        if not self.trainer.sentences:
+            return [total / np.float32(max(1, models)) for total in self.sums]
+        parts = zip(self.sums, self.trainer.averaged(), strict=True)
+        return [(total + table) / np.float32(models + 1) for total, table in parts]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the steps so far have changed."""
+        groups: Mapping[str, Sequence[NDArray[Any]]] = {
+            "weights": self.trainer.tables,
+            "timed": self.trainer.timed_updates,
+            "sums": self.sums,
+        }
+        return {f"{name}.{n}": torch.from_numpy(table) for name, pair in groups.items() for n, table in enumerate(pair)}
+
+    def load_state_dict(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Becomes the fit that `state_dict` was called on, after so many steps."""
+        weights, timed, sums = (
+            [tensors[f"{name}.{n}"].numpy() for n in (0, 1)] for name in ("weights", "timed", "sums")
+        )
+        self.trainer.tables, self.trainer.timed_updates, self.sums = weights, timed, sums
+        self.order, self.step, self.trainer.sentences = None, step, step % (self.config.epochs * len(self.corpus.words))
+
+    def shortened(self, steps: int) -> PerceptronConfig:
+        """The options of a fit of at most so many steps, or of one pass: fewer models first, then fewer passes."""
+        passes = max(1, steps // len(self.corpus.words))
+        models = min(self.config.averaged_models, max(1, passes // self.config.epochs))
+        return replace(self.config, averaged_models=models, epochs=min(self.config.epochs, max(1, passes // models)))
 
 
 def viterbi(scores: Floats, transitions: Floats) -> Ints:

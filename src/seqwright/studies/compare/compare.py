@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from seqwright.metrics.significance import TRIALS
 from seqwright.reporting.run_facts import flatten
 from seqwright.runs.overlap import trained_on
 from seqwright.runs.run import Run
+from seqwright.studies.compare.checks import Scored, check_examples
 from seqwright.studies.compare.comparison import Comparison
 from seqwright.studies.compare.results import ComparedExample, MeanScore, PairedTest, System
 
@@ -44,18 +44,6 @@ SHOWN = 3
 """Examples shown for and against the best system."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """A run without its model, and its examples."""
-
-    path: Path
-    settings: Any
-    recipe: dict[str, Any]
-    """Dotted keys and values."""
-    summary: dict[str, Any]
-    examples: Examples
-
-
 def compare(
     runs: Iterable[Run],
     on: str | Sequence[str] | None = None,
@@ -65,22 +53,23 @@ def compare(
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Scores of runs on files, or on the validation data that they share, and a paired test of every pair."""
+    """Scores of runs that `check_runs` accepts, on files or on the validation data that they share, and a paired test
+    of every pair."""
     scored: list[Scored] = []
     notes: list[str] = []
     for run in runs:
-        if run.path.resolve() in {one.path.resolve() for one in scored}:
-            raise UserError(f"{run.path} is named twice; name each run once.")
-        if scored:
-            _check_tasks(scored[0], run)
         progress.note(f"evaluating {run.path} …")
         scored.append(_scored(run, on, progress))
-        _check_examples(scored[0], scored[-1], on)
+        check_examples(scored[0], scored[-1], on)
+        _metrics(scored, metrics)  # refuses an unknown one before the other runs are evaluated
         notes += [f"{run.path} was trained on {file} (or a part of it)." for file in trained_on(run, on or ())]
-    if len(scored) < 2:
-        raise UserError("a comparison needs two runs or more; name another run.")
     names = _metrics(scored, metrics)
     groups = _best_first(group_by_recipe(scored), names[0])
+    notes += [
+        f"{', '.join(str(one.path) for one in members)} have one recipe and one seed: the same training, repeated."
+        for members in groups.values()
+        if len(members) > len({one.settings.training.seed for one in members})
+    ]
     tests, resamples = [], {}
     for metric in names:
         systems = {name: [_comparable(one.examples, metric) for one in members] for name, members in groups.items()}
@@ -119,36 +108,6 @@ def _scored(run: Run, on: str | Sequence[str] | None, progress: Progress) -> Sco
         )
     recipe = dict(flatten(run.directory.recipe()))
     return Scored(path=run.path, settings=run.settings, recipe=recipe, summary=run.summary, examples=examples)
-
-
-def _check_tasks(first: Scored, run: Run) -> None:
-    kinds = first.settings.data.kind, run.settings.data.kind
-    if kinds[0] != kinds[1]:
-        raise UserError(
-            f"{first.path} was trained on data of the kind '{kinds[0]}' and {run.path} on '{kinds[1]}', so no score is"
-            " of both; compare runs of one task."
-        )
-
-
-def _check_examples(first: Scored, last: Scored, on: str | Sequence[str] | None) -> None:
-    """Raises unless two runs were scored on the same examples."""
-    if first.examples.fingerprint == last.examples.fingerprint:
-        return
-    for one in (last, first):
-        if one.examples.lossy is not None:
-            raise UserError(
-                f"{one.path} has no bits per byte here: {one.examples.lossy}. Compare it with runs of the same"
-                " tokenizer, or train runs with byte-bpe, which loses nothing."
-            )
-    if on:
-        raise UserError(
-            f"{first.path} and {last.path} read other examples from {' '.join(as_list(on))}; their tokenizers,"
-            " columns or documents differ. Train both with the same [data] and [tokenizer]."
-        )
-    raise UserError(
-        f"{first.path} and {last.path} hold out different data, so their scores do not compare; name data that"
-        " none was trained on with --on FILE."
-    )
 
 
 def _metrics(scored: Sequence[Scored], wanted: Sequence[str]) -> tuple[str, ...]:

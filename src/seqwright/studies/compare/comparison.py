@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from seqwright.core.storage import write_text
+from seqwright.reporting.terminal import as_text
 from seqwright.studies.compare import page, text
 from seqwright.studies.compare.results import Results
 
@@ -18,6 +19,9 @@ class Comparison(Results):
     def printed(self) -> Iterator[str | Table]:
         """Lines and tables for the terminal, in order."""
         return text.printed(self)
+
+    def __str__(self) -> str:
+        return as_text(self.printed())
 
     def html(self) -> str:
         """The comparison as a self-contained page."""

@@ -110,7 +110,8 @@ class Results:
         best, *others = self.systems
         metric = title(self.headline)
         if not others:
-            return f"{best.name} is one recipe with {len(best.runs)} seeds; name a run of another to test a difference."
+            seeds = "one seed" if len({*best.seeds}) == 1 else f"{len({*best.seeds})} seeds"
+            return f"{best.name} is one recipe with {seeds}; name a run of another to test a difference."
         tied = [system.name for system in others if self.standing(system) == "tie"]
         if not tied:
             than = others[0].name if len(others) == 1 else "every other run"

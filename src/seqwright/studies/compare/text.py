@@ -56,7 +56,12 @@ def pairs(comparison: Results) -> list[PairedTest]:
 def _scores(comparison: Results) -> Table:
     rows = []
     for system in comparison.systems:
-        row = {"run": system.name, "n": len(system.runs), "parameters": system.parameters, "seconds": system.seconds}
+        row = {
+            "run": system.name,
+            "n": len({*system.seeds}),
+            "parameters": system.parameters,
+            "seconds": system.seconds,
+        }
         for metric in comparison.metrics:
             one = system.scores[metric]
             row |= {metric: score(one), f"{metric} interval": interval(one.low, one.high)}

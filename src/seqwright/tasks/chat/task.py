@@ -150,7 +150,7 @@ class ChatRun(Run):
         else:
             _, talks, _ = read_splits(self.settings.data)
         if talks is None:
-            raise UserError(f"{self.path} held out no conversations; name a file with --on.")
+            raise self._nothing_held_out("conversations")
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         scores = evaluate(self.model, self.codec, talks, settings, device=self.device, progress=progress)
         return scores.with_precision(self.precision)

@@ -8,10 +8,10 @@ from typing import Any
 from seqwright.data.files import expand, read_text, resolve
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import is_embedded
-from seqwright.tasks.defaults import KILO, MEGA, run_name
+from seqwright.tasks.defaults import KILO, MEGA, held_out_percentage, run_name
 
 COUNTED = "bag"
-"""The counted kind, whose validation texts are for a score only."""
+"""The counted kind, which cross-validates a small file."""
 # Up to this many labeled texts: width, epochs.
 CLASSIFIER_SIZES: list[tuple[float, dict[str, Any]]] = [
     (1 * KILO, {"width": 64, "epochs": 40}),
@@ -41,14 +41,11 @@ def labeled_recipe(
     tokenizer = tokenizer or ("words" if _spaced(texts) and not letters else "characters")
     sizes = next(sizes for most, sizes in CLASSIFIER_SIZES if lines <= most)
     data: dict[str, Any] = {"kind": "labeled", "train": list(files)}
-    # Who stops by what is held out needs some two hundred, where there are so many; who counts needs a score only, and
-    # of a small file every row.
     counted = kind == COUNTED
-    share = max(1, min(5, 100 * 500 // max(1, lines))) if counted else min(20, max(5, 100 * 200 // max(1, lines)))
     if valid:
         data["valid"] = list(valid)
     elif lines >= (FEW_TEXTS if counted else 10):
-        data["split"] = f"stratified {share}%"
+        data["split"] = f"stratified {held_out_percentage(lines)}%"
     if counted:  # an n-gram's words may all be rare
         split = {"pretokenizer": "basic-english"} if tokenizer == "words" else {}
         return {

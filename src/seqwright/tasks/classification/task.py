@@ -249,8 +249,8 @@ class ClassificationRun(Run):
         settings = replace(self.settings, evaluation=evaluation, decoding=self._decoding())
         return evaluate(self.predictor, self.codec, self.rows(on).rows, settings, progress=progress)
 
-    def label_errors(self, on: str | Sequence[str] | None, limit: int) -> list[dict[str, Any]]:
-        """The texts of a file whose label is least probable, lowest first."""
+    def label_errors(self, on: str | Sequence[str] | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """The texts of files, or of the validation data, whose label is least probable, lowest first."""
         if self.labels.kind != "single":
             raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
         rows = self.rows(on).rows
@@ -265,7 +265,7 @@ class ClassificationRun(Run):
         data = self.settings.data
         _, valid = train_valid_split(read_rows(data.train, data), data)
         if valid is None:
-            raise UserError(f"{self.path} has no validation texts of its own; name a file with --on FILE.")
+            raise self._nothing_held_out("texts")
         return valid
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from seqwright.core.config import UserError
 from seqwright.data.images.corpus import Images, read_images, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
@@ -41,5 +40,5 @@ class ImageInputRun(Run):
         else:  # image files are resized to the training images
             images = read_images(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
         if images is None:
-            raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
+            raise self._nothing_held_out("images")
         return self.grid.fitted(images)

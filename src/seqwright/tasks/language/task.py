@@ -269,7 +269,7 @@ class TextRun(Run):
                 " that score. Name other text with --on FILE, or train with --set data.refit=false."
             )
         if data.valid is None and data.split is None:
-            raise UserError(f"{self.path} has no validation text of its own; name a file with --on.")
+            raise self._nothing_held_out("text")
         valid = read_corpora(data, self.documents).valid
         assert valid is not None
         return to_stream(valid, self.tokenizer)

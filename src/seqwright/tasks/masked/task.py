@@ -124,7 +124,7 @@ class MaskedTask(TextTask):
 
     @torch.inference_mode()
     def sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
-        """Predictions at the masks of a row of the validation text."""
+        """A row of the validation text with predictions in place of its masks: [right], [wrong ≠ right]."""
         stream = self.streams[0] if self.valid is None else self.valid
         length, stream = min(SAMPLE_TOKENS, model.context or DEFAULT_LENGTH), stream.first(4 * SAMPLE_TOKENS)
         batch = masked_rows(stream, self.tokenizer, self.settings, length=length, fixed=True).batch(0)
@@ -132,8 +132,13 @@ class MaskedTask(TextTask):
         hidden, _ = model.hidden(batch.to(device))
         predicted = model.head.predict(hidden[:1])[masked.to(device)].tolist()
         reference = batch.target[:1][masked].tolist()
-        sample = {"prompt": self._tokens(batch), "text": f" → {self._row(predicted)}"}
-        return [sample | {"reference": self._row(reference)}]
+        assert batch.source.ids is not None
+        tokens = self.tokenizer.tokens(batch.source.ids[0].tolist())
+        pairs = zip(self.tokenizer.tokens(predicted), self.tokenizer.tokens(reference), strict=True)
+        for n, (guess, correct) in zip(masked[0].nonzero().flatten().tolist(), pairs, strict=True):
+            tokens[n] = f"[{guess}]" if guess == correct else f"[{guess} ≠ {correct}]"
+        kept = [token for token, real in zip(tokens, batch.source.mask[0].tolist(), strict=True) if real]
+        return [{"prompt": "", "text": " ".join(kept).replace("\n", "↵")}]
 
     def show(self, batch: Batch) -> str:
         return self._tokens(batch)[:200]

@@ -8,10 +8,10 @@ from typing import Any
 
 from seqwright.data.files import read_text, resolve
 from seqwright.data.samples.text import is_embedded
-from seqwright.tasks.defaults import KILO, MEGA, run_name
+from seqwright.tasks.defaults import KILO, MEGA, held_out_percentage, run_name
 
 COUNTED = "perceptron"
-"""The counted kind, whose validation sentences are for a score only."""
+"""The counted kind, which takes no steps."""
 # Up to this many characters of tagged words: passes over them, trainings that are averaged, share of hidden features.
 # None takes much more than two minutes of one CPU core.
 PERCEPTRON_SIZES: list[tuple[float, dict[str, Any]]] = [
@@ -46,9 +46,10 @@ def tagged_recipe(
     valid: Sequence[str] = (),
     *,
     kind: str,
+    minutes: float | None = None,
     tokenizer: str = "words",
 ) -> dict[str, Any]:
-    """A recipe, as tables, for a tagger of some files."""
+    """A recipe, as tables, for a tagger of some files; `minutes` is the most that a perceptron takes."""
     texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
     size = sum(map(len, texts)) or MEGA
     sentences = sum(map(_sentences, texts)) if texts else FEWEST_SENTENCES
@@ -56,7 +57,7 @@ def tagged_recipe(
     if valid:
         data["valid"] = list(valid)
     elif sentences >= FEWEST_SENTENCES:
-        share = 5 if kind == COUNTED else 10  # counted models need a score only
+        share = held_out_percentage(sentences, most=10)
         data["split"] = f"tail {share}%" if sentences < MANY_SENTENCES else f"documents {share}%"
     table: dict[str, Any] = {
         "name": run_name(files, kind),
@@ -66,7 +67,7 @@ def tagged_recipe(
     }
     if kind == COUNTED:
         table["model"] |= next(sizes for most, sizes in PERCEPTRON_SIZES if size <= most)
-        return table
+        return table | ({} if minutes is None else {"training": {"minutes": minutes}})
     sizes = next(dict(sizes) for most, sizes in TAGGER_SIZES if size <= most)
     batch, epochs = sizes.pop("batch_size"), sizes.pop("epochs")
     steps = max(FEWEST_STEPS, epochs * sentences // batch)

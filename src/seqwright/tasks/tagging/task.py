@@ -204,7 +204,7 @@ class TaggingRun(Run):
             return read_tagged(on, self.settings.data)
         _, valid = read_splits(self.settings.data)
         if valid is None:
-            raise UserError(f"{self.path} has no validation sentences of its own; name a file with --on FILE.")
+            raise self._nothing_held_out("sentences")
         return valid
 
 

@@ -245,7 +245,7 @@ class TranslationRun(Run):
             return found
         _, valid = read_splits(data)
         if valid is None:
-            raise UserError(f"{self.path} has no validation pairs of its own; name files with --on SOURCE TARGET.")
+            raise self._nothing_held_out("pairs")
         return valid
 
 

@@ -79,6 +79,8 @@ class Alternative:
     text: str
     log_prob: float
     """Of the generated ids and <eos>, natural log."""
+    score: float
+    """Log-probability with length and coverage penalties: outputs are ranked by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +91,14 @@ class Translation(NotebookTable):
     text: str
     log_prob: float
     """Of the generated ids and <eos>, natural log."""
+    score: float
+    """Log-probability with length and coverage penalties: outputs are ranked by it."""
     tokens: int
     """Number of generated tokens."""
     reason: str
     """"end" where <eos> was generated, "length" where the output was cut off, "empty" for an empty source."""
     others: tuple[Alternative, ...] = ()
-    """The other n-best outputs, best first."""
+    """The other n-best outputs, of the highest score first."""
     unread: int = 0
     """Source tokens that were truncated."""
     warnings: tuple[Flag, ...] = ()
@@ -146,7 +150,9 @@ def translate(
             for n, (row, (said, _)) in enumerate(zip(rows, chosen, strict=True)):
                 found[row] = _looked_into(said, aligned.get(n), attention)
         for n, (sources, _) in enumerate(chunk):
-            yield found.get(n) or Translation(source=sources, text="", log_prob=0.0, tokens=0, reason="empty")
+            yield found.get(n) or Translation(
+                source=sources, text="", log_prob=0.0, score=0.0, tokens=0, reason="empty"
+            )
         first += len(chunk)
 
 
@@ -274,8 +280,9 @@ def _chosen(
     said = Translation(
         source=source,
         text=text,
+        score=hypothesis.score,
         others=tuple(
-            Alternative(text, hypothesis.log_prob)
+            Alternative(text, hypothesis.log_prob, hypothesis.score)
             for n, (text, hypothesis) in enumerate(zip(texts, several, strict=True))
             if n != best
         ),
