@@ -146,7 +146,7 @@ def predict_images(
     for file in files:
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
         for index, prediction in enumerate(predict([file])):
-            yield {"file": str(inside[index]) if inside else file, "picture": index}, prediction
+            yield {"file": str(inside[index]) if inside else file, "image": index}, prediction
 
 
 def read_lines(file: str | None) -> Iterator[str]:

@@ -148,13 +148,13 @@ class CaptioningTask:
         grid, tokenizer = self.codec.grid, self.codec.tokenizer
         self.train = CaptionedImages.encode(train, self.codec)
         self.valid = None if valid is None else CaptionedImages.encode(grid.fitted(valid), self.codec)
-        for text in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "pictures")):
+        for text in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "images")):
             note(text)
         for name, part in (("training", self.train), ("validation", self.valid)):
             if part is not None and part.target.unknown:
                 note(f"{part.target.unknown:,} tokens of {name} captions are <unk>.")
         note(
-            f"{len(train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
+            f"{len(train):,} training images of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
             f" patches of {grid.patch_dim} numbers; {tokenizer.kind} vocabulary of {tokenizer.size:,}."
         )
 
@@ -170,7 +170,7 @@ class CaptioningTask:
     def feed(self, model: Autoregressive) -> ByLength:
         training, context, length = self.settings.training, model.context, self.codec.grid.length
         if context is not None and length > context:
-            raise UserError(f"a picture has {length} patches; set model.context to that or more.")
+            raise UserError(f"an image has {length} patches; set model.context to that or more.")
         max_length = min(self.settings.data.max_length, context or self.settings.data.max_length)
         kept = self.train.within(max_length)
         if skipped := len(self.train.images) - len(kept.images):
@@ -197,12 +197,12 @@ class CaptioningTask:
                 "prompt": "",
                 "text": "\n".join(texts),
                 "reference": "\n".join(captions_of(images)),
-                "picture": base64_png(sheet([picture[None] for picture in images.pixels])),
+                "image": base64_png(sheet([image[None] for image in images.pixels])),
             }
         ]
 
     def show(self, batch: Batch) -> str:
-        return f"a picture → {self.codec.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
+        return f"an image → {self.codec.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
 
 
 class CaptioningRun(ImageInputRun):
@@ -238,7 +238,7 @@ class CaptioningRun(ImageInputRun):
 @torch.inference_mode()
 def captions(
     model: Autoregressive,
-    pictures: Images,
+    images: Images,
     grid: Grid,
     tokenizer: Tokenizer,
     options: SearchOptions,
@@ -246,8 +246,8 @@ def captions(
 ) -> Iterator[Caption]:
     """The captions that a search finds for images, in order; pass a model that was optimized for inference."""
     model.eval()
-    for first in range(0, len(pictures), BATCH_IMAGES):
-        source = grid.source(pictures.pixels[first : first + BATCH_IMAGES]).to(device)
+    for first in range(0, len(images), BATCH_IMAGES):
+        source = grid.source(images.pixels[first : first + BATCH_IMAGES]).to(device)
         banned = tokenizer.never_generated(tokenizer.eos)
         found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned)
         for best, *others in found:
@@ -286,7 +286,7 @@ def evaluate(
         return Scores.of(counts, config, quick=True)
     scores = scores_by_length(counts, config, [len(caption.split()) for (caption,) in references])
     del scores["by_source_length"]  # images are all of one size
-    facts = {"pictures": len(images), "search": to_table(options), "lower_case": lowercased}
+    facts = {"images": len(images), "search": to_table(options), "lower_case": lowercased}
     inputs = [f"image {n}" for n in range(1, len(images) + 1)]
     return OutputScores(scores | facts).with_examples(
         lambda: output_examples("image", inputs, references, texts, config)
@@ -300,7 +300,7 @@ def greedy(options: CaptioningOptions) -> CaptioningOptions:
 
 def captions_of(images: Images) -> tuple[str, ...]:
     if images.labels is None:
-        raise UserError("these pictures have no captions: an .npz holds them in an array 'captions'.")
+        raise UserError("these images have no captions: an .npz holds them in an array 'captions'.")
     return images.labels
 
 

@@ -41,5 +41,5 @@ class ImageInputRun(Run):
         else:  # image files are resized to the training images
             images = read_images(on, replace(self.settings.data, size=(self.grid.height, self.grid.width)))
         if images is None:
-            raise UserError(f"{self.path} has no validation pictures of its own; name files with --on.")
+            raise UserError(f"{self.path} has no validation images of its own; name files with --on.")
         return self.grid.fitted(images)
