@@ -126,7 +126,7 @@ def frame(
         chain.append((p, (begins + kept.skipped)[:, p], kept.head[:, p]))
         chain.append((p, (ends - kept.tail)[:, p], kept.tail[:, p]))
         chain.append((p, ones * (len(encoded.ids) + 1), ones * eos))
-    missing = shortest - sum(length for _, _, length in chain)
+    missing = shortest - np.sum([length for _, _, length in chain], 0)
     chain.append((0, ones * (len(encoded.ids) + 2), missing.clip(min=0)))
     part, start, length = (np.stack(np.broadcast_arrays(*column), -1) for column in zip(*chain, strict=True))
     framed = ids[concatenated_ranges(start.ravel(), length.ravel())]
