@@ -47,8 +47,11 @@ def test_each_truncation_of_long_texts(tokenizer: Tokenizer, truncation: str, ke
     assert sources.origin.tolist() == [0] * len(kept) + [1]
 
 
-def test_padding_to_max_length_is_read_as_tokens(tokenizer: Tokenizer) -> None:
+def test_padding_that_is_read_as_tokens(tokenizer: Tokenizer) -> None:
     texts = [("a b c d e f g h",), ("a b",), ("",)]
+    sources = framed(tokenizer, ("a b c",), ("a",), add_special_tokens=False, padding="longest")
+    assert shown(tokenizer, sources) == ["a b c", "a <pad> <pad>"]
+    assert sources.lengths.tolist() == [3, 1]
     sources = framed(tokenizer, *texts, max_length=5, add_special_tokens=False, padding="max_length")
     assert shown(tokenizer, sources) == ["a b c d e", "a b <pad> <pad> <pad>", "<pad> <pad> <pad> <pad> <pad>"]
     assert sources.lost.tolist() == [3, 0, 0]

@@ -36,9 +36,10 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     columns = [names[layer] for layer in layers]
     labels = tuple(target for target, there in zip(example.targets, real.tolist(), strict=True) if there)
     predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets))
+    shown = subject.options.shown(len(predicted), 1)
     figures: list[Figure] = [
-        TokenTable("most probable token after each layer", ("target", *columns), predicted),
-        matrix("surprisal of the target (bits)", surprisal, rows=labels, columns=columns),
+        TokenTable("most probable token after each layer", ("target", *columns), predicted[shown]),
+        matrix("surprisal of the target (bits)", surprisal[shown], rows=labels[shown], columns=columns),
     ]
     step = Step(
         "Logit lens: predictions by layer",

@@ -21,6 +21,7 @@ figcaption .key { white-space: normal; }
 .drawing svg text { fill: var(--ink); font-size: 11px; }
 .drawing rect { fill: var(--line-1); }
 .drawing .negative { fill: var(--line-2); }
+.drawing .patch { fill: #000; }
 .drawing rect:hover { stroke: var(--line-2); stroke-width: 2; }
 .drawing .row { fill: var(--hair); fill-opacity: .45; }
 svg.map .point text { font-size: 11px; }
@@ -87,7 +88,8 @@ for (const figure of document.querySelectorAll("figure.attention")) {
       for (let i = 0; i < pairs.length; i += 2) rest -= pairs[i + 1];
       for (let i = 0; i < pairs.length; i += 2) {
         const column = pairs[i], weight = pairs[i + 1] / 1000;
-        const label = `${data.rows[n]} (${n}) → ${data.columns[column]} (${column}): ${weight.toFixed(3)}` +
+        const from = `${data.rows[n]} (${data.first + n})`, to = `${data.columns[column]} (${column})`;
+        const label = `${from} → ${to}: ${weight.toFixed(3)}` +
           (rest > 5 ? `; rest of the row ${(rest / 1000).toFixed(3)}` : "");
         svg.append(svgElement("rect", { x: left + cell * column, y: top + cell * n, width: cell - 1, height: cell - 1,
           "fill-opacity": opacity(weight).toFixed(3), role: "img", "aria-label": label }));

@@ -26,7 +26,7 @@ SHOWN_ERRORS = 3
 """Malformed rows that an error shows."""
 
 Truncation = Literal["head", "tail", "head+tail", "windows"]
-Padding = Literal["longest", "max_length"]
+Padding = Literal["masked", "longest", "max_length"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ class LabeledConfig:
     from the end (head+tail, Sun et al. 2019), or everything in windows, whose predictions are averaged."""
     max_length: int | None = None
     """Maximum tokens of a text; default: the model's context, or no limit."""
-    padding: Padding = "longest"
-    """Padding: to the longest text of a batch, masked (longest); or of every text to max_length with <pad> as an
-    ordinary token, which the model reads (max_length, as without a mask in Keras): decision 179."""
+    padding: Padding = "masked"
+    """Padding of a batch: masked, or <pad> that the model reads as a token, up to the longest text of the batch
+    (longest) or to max_length. Without a mask a recurrent network forgets the text on its way through them."""
     add_special_tokens: bool = True
     """Adds <sos> before and <eos> after a text, where the vocabulary has them. Texts of a pair always end in <eos>."""
     balance: Literal["none", "oversample"] = "none"

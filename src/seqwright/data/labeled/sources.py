@@ -71,6 +71,8 @@ class Sources:
     lost: Ints
     """(texts,): tokens that truncation drops."""
     pad: int
+    mask_padding: bool = True
+    """Whether padding is masked; otherwise the model reads `<pad>` as a token."""
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -85,7 +87,7 @@ class Sources:
             return None if values is None else torch.from_numpy(np.where(mask, values[at], 0).astype(np.int64))
 
         return Source(
-            mask=torch.from_numpy(mask),
+            mask=torch.from_numpy(mask if self.mask_padding else np.ones_like(mask)),
             ids=torch.from_numpy(np.where(mask, self.ids[at], self.pad)),
             segments=padded(self.segments),
             words=padded(self.words),
@@ -99,15 +101,15 @@ def frame(
     max_length: int | None,
     truncation: Truncation,
     add_special_tokens: bool,
-    padding: Padding = "longest",
+    padding: Padding = "masked",
 ) -> Sources:
     """Texts as `<sos> text <eos>` (or without special tokens), pairs as `<sos> one <eos> other <eos>`, truncated to
     `max_length` ids, or padded to as many with `<pad>`."""
     parts = encoded.lengths.shape[1]
     if parts > 1 and tokenizer.eos is None:
         raise UserError("the texts of a pair are separated by <eos>; keep it in tokenizer.special_tokens.")
-    if padding == "max_length" and tokenizer.pad is None:
-        raise UserError('data.padding = "max_length" needs <pad>; keep it in tokenizer.special_tokens.')
+    if padding != "masked" and tokenizer.pad is None:
+        raise UserError(f'data.padding = "{padding}" needs <pad>; keep it in tokenizer.special_tokens.')
     sos = add_special_tokens and tokenizer.sos is not None
     eos = (add_special_tokens or parts > 1) and tokenizer.eos is not None
     room = None if max_length is None else max_length - sos - parts * eos
@@ -143,6 +145,7 @@ def frame(
         truncated=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,
         lost=(encoded.lengths.sum(1) - kept_tokens).clip(min=0),  # overlapping windows keep more than all
         pad=tokenizer.padding,
+        mask_padding=padding == "masked",
     )
 
 

@@ -18,6 +18,7 @@ from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.files import as_list
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
+from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
 from seqwright.decoding.options import SearchOptions
@@ -226,6 +227,12 @@ class CaptioningRun(ImageInputRun):
         chosen = with_options(self.settings.decoding, options)
         for name in as_list(files):
             yield from captions(self.searched, self.images([name]), self.grid, self.tokenizer, chosen, self.device)
+
+    def caption_pixels(self, pixels: Pixels) -> str:
+        """The caption of an image (1, H, W, C) of the training images' size."""
+        options = self.settings.decoding
+        (caption,) = captions(self.searched, Images(pixels=pixels), self.grid, self.tokenizer, options, self.device)
+        return caption.text
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on captioned images of files, or on the validation images of the run."""
