@@ -97,7 +97,7 @@ def command(
     elif as_json:
         print_json(inspection.as_json())
     else:
-        echo(inspection.text(), nl=False)
+        echo(inspection.text(), nl=False, shades=True)
 
 
 def _text(text_or_file: str | None) -> str | None:

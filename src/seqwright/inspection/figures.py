@@ -27,6 +27,8 @@ JSON_WEIGHTS = 1_000_000
 """Weights in JSON; beyond, the strongest of each row only."""
 PAGE_WIDTH, PAIR_WIDTH = 900, 310
 """Pixels of the cells of a row: one figure across a page, or two beside each other."""
+LINE_TOKENS = 64
+"""Columns up to which attention may be drawn as lines between tokens."""
 STRONGEST = 3
 """Attended tokens of each row in a terminal."""
 
@@ -233,6 +235,7 @@ class HeadFigure:
             "columns": [visible(token) for token in self.heads.columns],
             "layers": self.layers,
             "heads": self.chosen,
+            "forms": ("cells", "lines") if len(self.heads.columns) <= LINE_TOKENS else ("cells",),
             "weights": [
                 [[_pairs(*row) for row in zip(*head, strict=True)] for head in zip(*rows, strict=True)]
                 for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)

@@ -102,7 +102,7 @@ class ImageFigure:
 
 @dataclass(frozen=True)
 class PatchMap:
-    """Numbers of the patches of an image, drawn over it: the darker a patch, the smaller its number."""
+    """Numbers of the patches of an image, drawn over it: the greater a number, the stronger the color."""
 
     name: str
     pixels: Pixels
@@ -126,7 +126,7 @@ class PatchMap:
                 width=f"{wide:g}",
                 height=f"{tall:g}",
                 class_="patch",
-                fill_opacity=f"{0.85 * (1 - value / top):.3f}",
+                fill_opacity=f"{0.75 * value / top:.3f}",
                 role="img",
                 aria_label=f"patch {row},{column}: {value:.4f}",
             )
@@ -171,7 +171,7 @@ def image_view(subject: Subject) -> ViewResult:
     if maps:
         prose += (
             " Attention over the patches: weights, the mean of the heads that are selected (--layer, --head). On a"
-            " page, patches of little weight are dark."
+            " page, the stronger the color, the greater the weight."
         )
     figures += [PatchMap(name, pixels, values) for name, values in maps.items()]
     return ViewResult(Step("The image and its patches", prose, figures=figures), maps)

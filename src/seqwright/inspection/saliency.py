@@ -209,7 +209,7 @@ def _decoder(subject: Subject) -> ViewResult:
 
 def _matrices(saliency: Saliency) -> list[Figure]:
     methods = (saliency.integrated_gradients, saliency.gradient_input)
-    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, heat=True) for one in methods]
+    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, signed=True) for one in methods]
 
 
 def _saliency(subject: Subject, scores: Callable[[Batch], Tensor], names: Sequence[str]) -> Saliency:
