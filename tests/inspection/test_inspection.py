@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -109,6 +111,30 @@ def test_recording_a_cached_step_equals_recording_a_forward_pass(runs: Runs) -> 
             run.model.step(batch.input[:, -1:], state)
     for layer, [weights] in enumerate(calls):
         assert_close(weights[0, :, 0, : batch.input.size(1)], inspection.attention["self"].layers[layer][:, -1])
+
+
+@pytest.mark.slow
+def test_recording_a_compiled_model_equals_recording_a_plain_one(runs: Runs) -> None:
+    """In a process of its own: the compiler takes seconds to import, and changes what is imported for others."""
+    code = f"""
+import torch, seqwright as sw
+from seqwright.layers.attention import Attend
+from seqwright.layers.recording import attention_weights, recorded_calls
+run = sw.open({str(runs["gpt"].path)!r}, device="cpu")
+batch = run.inspect({TEXT!r}).subject.example.batch
+attend = [module for module in run.model.modules() if isinstance(module, Attend)]
+compiled = torch.compile(run.model, backend="eager")
+with torch.inference_mode():
+    before = compiled(batch)
+    with recorded_calls(attend, attention_weights) as plain:
+        run.model(batch)
+    with recorded_calls(attend, attention_weights) as recorded:
+        after = compiled(batch)
+assert len(recorded) == 2 and all(len(calls) == 1 for calls in recorded)
+assert all(torch.equal(one[0], other[0]) for one, other in zip(plain, recorded))
+assert torch.equal(before, after)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("kind", ["ngram", "gpt", "gru"])
