@@ -16,11 +16,7 @@ figcaption .key { white-space: normal; }
 .choices { display: flex; gap: 16px; }
 .choices select { min-height: 32px; font: inherit; font-size: 13px; color: var(--ink); background: var(--card);
   border: 1px solid var(--hair); border-radius: 6px; }
-.drawing { max-height: 80vh; overflow: auto; }
-.drawing svg { width: auto; height: auto; max-width: none; }
 .drawing svg text { fill: var(--ink); font-size: 11px; }
-.drawing rect { fill: var(--line-1); }
-.drawing .negative { fill: var(--line-2); }
 .drawing .patch { fill: var(--line-2); }
 .drawing .query line { stroke: var(--line-1); stroke-width: 2; pointer-events: none; }
 .drawing .query:hover text, .drawing .query:focus text { font-weight: 600; }

@@ -37,6 +37,8 @@ NOTEBOOK_STYLE = """
 .seqwright .title { font-weight: 600; }
 .seqwright .formula, .seqwright .erratum { padding: 6px 12px; border-left: 3px solid var(--accent); }
 .seqwright ul.tree, .seqwright ul.tree ul { list-style: none; padding-left: 18px; }
+.seqwright .drawing rect { fill: var(--accent); }
+.seqwright .drawing .negative { fill: var(--line-2); }
 .seqwright svg.chart { display: block; width: 480px; max-width: 100%; overflow: visible; }
 .seqwright svg.chart polyline { fill: none; stroke-width: 2; }
 .seqwright svg.chart line { stroke: currentColor; opacity: .2; }

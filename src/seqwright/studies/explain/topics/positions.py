@@ -13,6 +13,7 @@ from seqwright.core.config import UserError
 from seqwright.layers.positions import Rotary, sinusoids
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
+from seqwright.studies.explain.heat_map import heat_map
 from seqwright.studies.explain.options import TopicOptions, Vector
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
@@ -20,6 +21,8 @@ from seqwright.training.optimizer import optimizer
 FAR = 1000
 """Positions up to which candidates are tested for bounds and uniqueness."""
 TOLERANCE = 1e-6
+MAP_POSITIONS, MAP_WIDTH = 40, 32
+"""Size of the heat map."""
 LEARNED = (0, 1, 2, 5, 10, 20, 40)
 """Steps of gradient descent that are shown."""
 
@@ -53,6 +56,7 @@ def positions(options: PositionsOptions) -> Explanation:
     rows = [f"t={t}" for t in range(options.n)]
     encoded, odd = sinusoids(steps_of, options.d), sinusoids(steps_of, options.odd)
     similarity = encoded @ encoded.T
+    wide = sinusoids(torch.arange(MAP_POSITIONS), MAP_WIDTH)
     columns = [f"{'sin' if i % 2 == 0 else 'cos'}(t/{10000 ** (i // 2 * 2 / options.d):.4g})" for i in range(options.d)]
     steps = [
         Step(
@@ -69,6 +73,17 @@ def positions(options: PositionsOptions) -> Explanation:
             "P(t, 2i) = sin(t / 10000^(2i/d))    P(t, 2i+1) = cos(t / 10000^(2i/d))",
             [matrix("P", encoded, rows=rows, columns=columns)],
             ["the d = 4 table prints 0.0017, 0.0033, …; 10000^(2/4) = 100, so the third column is 0.01, 0.02, …"],
+        ),
+        Step(
+            "Many positions",
+            f"The first {MAP_POSITIONS} positions in {MAP_WIDTH} dimensions: fast waves on the left, slow ones on the"
+            " right; below zero in the other color (in a terminal: minus signs). Beside it, the cosines between codes:"
+            " near positions are alike.",
+            "",
+            [
+                heat_map("P of many positions", wide, ("position", "dimension")),
+                heat_map("cosines of positions", wide @ wide.T * 2 / MAP_WIDTH, ("position", "position")),
+            ],
         ),
         Step(
             f"An odd width, d = {options.odd}",
