@@ -44,7 +44,7 @@ HAVE = {
     "bag": {"saliency"},
     "tagger": {"saliency", "gates", "neighbors", "map"},
     "perceptron": {"saliency"},
-    "masked": {"tokens", "attention", "heads", "positions", "neighbors", "map"},
+    "masked": {"tokens", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
     "chat": {"tokens", "saliency", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
     "bart": {"tokens", "saliency", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
     "vit": {"image", "saliency", "attention", "heads", "positions"},
@@ -168,6 +168,15 @@ def test_the_last_layer_of_the_logit_lens_is_the_model(runs: Runs, kind: str) ->
     with torch.inference_mode():
         assert_close(recorded.lens.log_probs(-1), recorded.log_probs)
     assert len(recorded.lens.hidden) == 3  # embedding and two blocks
+
+
+def test_logit_lens_of_a_masked_language_model(runs: Runs) -> None:
+    run = runs["masked"]
+    subject = run.inspect("the <mask> sat").subject
+    assert subject.forward.lens is not None
+    with torch.inference_mode():
+        expected = run.model.head.log_probs(run.model.hidden(subject.example.batch)[0][0])
+        assert_close(subject.forward.lens.log_probs(-1), expected)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "tagger", "gpt", "gru", "transformer", "prefix", "seq2seq"])

@@ -91,14 +91,15 @@ def forward(run: Run, example: Example) -> Forward:
 
 
 def find_lens(model: Any) -> Lens | None:
-    """The decoder's stack and output head, where the one's hidden states are the input of the other."""
-    if not isinstance(model, nn.Module) or not isinstance(model, Autoregressive):
+    """The stack of a decoder or masked language model and its output head, where the one's hidden states are the input
+    of the other."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    stacks = [module for module in modules if isinstance(module, Stack)]
+    heads = [module for module in modules if isinstance(module, TokenHead)]
+    if not stacks or len(heads) != 1:
         return None
-    stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    heads = [module for module in model.modules() if isinstance(module, TokenHead) and not isinstance(module, MLMHead)]
-    if not stacks or len(heads) != 1 or heads[0].readout.in_features != stacks[-1].width:
-        return None
-    return Lens(stacks[-1], heads[0])
+    first: Any = heads[0].transform[0] if isinstance(heads[0], MLMHead) else heads[0].readout
+    return Lens(stacks[-1], heads[0]) if first.in_features == stacks[-1].width else None
 
 
 def _output(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> Tensor:

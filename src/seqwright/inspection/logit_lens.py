@@ -16,7 +16,8 @@ from seqwright.studies.explain.figures import Figure, matrix
 
 @torch.inference_mode()
 def logit_lens_view(subject: Subject) -> ViewResult:
-    """Of Transformer decoders: hidden states after each block through the final normalization and the output head."""
+    """Of Transformer decoders and masked language models: hidden states after each block through the final
+    normalization and the output head."""
     lens, example, tokenizer = subject.forward.lens, subject.example, subject.target_tokenizer
     assert lens is not None
     names = ["embedding", *(f"layer {n}" for n in range(len(lens.hidden) - 1))]

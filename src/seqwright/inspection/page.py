@@ -59,6 +59,7 @@ for (const figure of document.querySelectorAll("figure.attention")) {
     data[name + "s"].forEach((number, index) => select.add(new Option(number, index)));
     select.setAttribute("aria-label", `${data.name}: ${name}`);
     label.append(name + " ", select); choices.append(label);
+    label.hidden = name === "form" && data.forms.length === 1;
     select.addEventListener("change", () => figure.parentElement.querySelectorAll("figure.attention").forEach(
       other => other.choose(data.kind, selects.map(select => select.value))));
     return select;
