@@ -98,12 +98,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     recurrent = [key for key in small if "heads" not in key and "context" not in key]
     for kind, options in (("ngram", ["tokenizer.kind=words"]), ("gpt", small), ("lstm", recurrent), ("gru", recurrent)):
         sw.train(text=str(folder / "text.txt"), model=kind, set=options, run=folder / kind)
+    pairs = [str(folder / "text.txt")] * 2
+    sw.train(pairs=pairs, model="lstm", set=[*recurrent, "data.split=tail 10%"], run=folder / "translator")
     sw.train(masked=str(folder / "text.txt"), set=small, run=folder / "bert")
     pixels = np.random.default_rng(1).integers(0, 256, (20, 4, 4), np.uint8)
     np.savez(folder / "images.npz", images=pixels, labels=np.array(["a", "b"] * 10))
     images = [key for key in tiny if "context" not in key]
     sw.train(images=str(folder / "images.npz"), set=images, run=folder / "vit")
-    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "bert", "vit")}
+    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "bert", "vit", "translator")}
 
 
 @pytest.mark.parametrize(
@@ -119,6 +121,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("lstm", "lstm", "unit 0"),
         ("gru", "gru", "means over the units"),
         ("bert", "bert", "predictions"),
+        ("cross-attention", "translator", "P"),
     ],
 )
 def test_topics_on_a_run(runs: dict[str, Path], topic: str, kind: str, figure: str) -> None:
@@ -153,6 +156,7 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
         ("lstm", "gru", "which has no LSTM"),
         ("bert", "gpt", "name a masked language model"),
         ("vit", "gpt", "holds no ViT that classifies"),
+        ("cross-attention", "gpt", "is that of translators"),
     ):
         with pytest.raises(UserError, match=message):
             sw.explain(topic, run=runs[kind], on=PROMPT)

@@ -53,7 +53,9 @@ TOPICS = {
         "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run=True
     ),
     "masking": Topic("Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True),
-    "cross-attention": Topic("Queries of the decoder, keys and values of the source.", "masking:cross_attention"),
+    "cross-attention": Topic(
+        "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run=True
+    ),
     "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head"),
     "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
     "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm"),
