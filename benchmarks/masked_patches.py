@@ -48,7 +48,7 @@ def step_seconds(form: str, folder: Path) -> float:
 def pretrain(form: str, path: Path, steps: int) -> dict[str, Any]:
     """Trains on the images without labels; returns the scores."""
     keys, mask_rate = FORMS[form]
-    data = {"kind": "images", "train": list(TRAIN), "split": "pictures 5%", "objective": "inpaint", "patch": 4}
+    data = {"kind": "images", "train": list(TRAIN), "split": "images 5%", "objective": "inpaint", "patch": 4}
     table = {
         "name": "pretrained",
         "data": data | {"shift": 2, "mask_rate": mask_rate},

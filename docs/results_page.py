@@ -157,7 +157,7 @@ def result(metric: str, evaluations: list[Mapping[str, Any]]) -> Result:
 
 def example_count(signature: str) -> str:
     """Number and kind of examples in a signature: "examples:893" is "893 examples". BLEU and its like have none."""
-    match = re.search(r"\|(examples|sentences|pairs|pictures|tokens):(\d+)\b", signature)
+    match = re.search(r"\|(examples|sentences|pairs|images|tokens):(\d+)\b", signature)
     return f"{int(match[2]):,} {match[1]}" if match else ""
 
 

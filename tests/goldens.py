@@ -207,7 +207,7 @@ def golden(run: Any, ask: Callable[[Any], Iterator[Any]]) -> dict[str, Any]:
     tensors, _ = load_tensors(run.directory.model_path)
     kept = [one for one in run.directory.records() if one["kind"] in ("train", "epoch", "evaluation", "sample")]
     return {
-        "log": [{key: value for key, value in one.items() if key not in (*TIMED, "picture")} for one in kept],
+        "log": [{key: value for key, value in one.items() if key not in (*TIMED, "image")} for one in kept],
         "scores": {name: score["value"] for name, score in run.directory.summary().get("scores", {}).items()},
         "weights": {name: [list(t.shape), *moments(t)] for name, t in tensors.items()},
         "outputs": list(ask(run)),

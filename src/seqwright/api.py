@@ -309,7 +309,7 @@ def where(run: Run | str | Path, text: Files | None = None, **options: Any) -> W
     text, samples of the run are searched; options are `on` (files), `samples`, `min_tokens` and those of [decoding]."""
     from seqwright.inspection.where.where import where as search
 
-    return search(run if isinstance(run, Run) else open(run), text, **options)
+    return search(run if isinstance(run, Run) else open(run), text, open_run=open, **options)
 
 
 @hinted

@@ -217,7 +217,7 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.images.task:ImageRun",
         default_model="vit",
         head="images",
-        split_method="pictures",
+        split_method="images",
     ),
     "tagged": TaskSpec(
         data="data.tagged.corpus:TaggedConfig",
@@ -239,7 +239,7 @@ TASKS: dict[str, TaskSpec] = {
         run="tasks.captioning.task:CaptioningRun",
         default_model="transformer",
         models=CAPTIONERS,
-        split_method="pictures",
+        split_method="images",
     ),
     "chat": TaskSpec(
         data="data.chat:ChatConfig",

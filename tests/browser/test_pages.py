@@ -167,6 +167,21 @@ def test_attention_cells_have_the_weights_and_follow_the_chosen_head(open_page: 
     expect(figure.locator("svg")).to_have_attribute("aria-label", drawn.replace("head 0", "head 1"))
 
 
+def test_attention_is_drawn_as_lines_that_follow_the_pointer(open_page: Open) -> None:
+    page = open_page("inspect")
+    page.click("#all")
+    figure = page.locator("figure.attention").first
+    figure.get_by_label("self attention: form").select_option("lines")
+    queries = figure.locator("g.query")
+    third = queries.nth(2)
+    expect(third.locator("line")).to_have_count(3)  # causal
+    other = queries.nth(1).locator("line").first
+    expect(other).to_be_visible()
+    third.locator("text").hover()
+    expect(other).to_be_hidden()
+    expect(figure.locator(".detail")).to_have_text(third.get_attribute("aria-label"))
+
+
 def test_two_texts_stand_beside_each_other_with_one_choice_of_head(open_page: Open) -> None:
     page = open_page("pair")
     figures = page.locator("figure.attention")

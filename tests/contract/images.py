@@ -33,14 +33,15 @@ ANSWERS = ("class", "frames", "inpaint", "denoise", "colorize", "denoise+coloriz
 
 
 def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]:
-    """The model of a row, in float64 and evaluation mode, and pictures with what to answer."""
-    pixels = np.random.default_rng(1).integers(0, 256, (rows, 4, 6, 3), np.uint8)
+    """The model of a row, in float64 and evaluation mode, and images with what to answer."""
+    width = 12 if answer == "next-frame" else 6
+    pixels = np.random.default_rng(1).integers(0, 256, (rows, 4, width, 3), np.uint8)
     labels = tuple("a b c" if row % 2 else "c b a" for row in range(rows))
     if answer != "frames":
         labels = tuple("ab"[row % 2] for row in range(rows))
-    pictures = Images(pixels=pixels, labels=labels)
-    config = ImagesConfig(train="x", patch=2, objective=answer)  # three frames of 4 × 2, or six patches of 2 × 2
-    codec = ImageCodec.learn(pictures, config)
+    images = Images(pixels=pixels, labels=labels)
+    config = ImagesConfig(train="x", patch=2, objective=answer)  # frames of 4 × 2 (six of a movie), or patches of 2 × 2
+    codec = ImageCodec.learn(images, config)
     torch.manual_seed(7)
     model = build.model(
         build.model_config(dict((IMAGE_ENCODERS | MASKED_AUTOENCODERS)[name]), task="images"),
@@ -49,7 +50,7 @@ def seeing(name: str, answer: Any = "class", rows: int = 4) -> tuple[Any, Batch]
     )
     for parameter in model.parameters():  # fresh weights are so small that mistakes would hide
         torch.nn.init.normal_(parameter, std=0.4)
-    batch = codec.feed(pictures, config, seed=1, batch=rows).batch(0)
+    batch = codec.feed(images, config, seed=1, batch=rows).batch(0)
     source = batch.source
     assert source.features is not None
     target = batch.target.double() if batch.target.is_floating_point() else batch.target

@@ -1,4 +1,4 @@
-"""The laws on every kind that says what is on a picture."""
+"""The laws on every kind that says what is on an image."""
 
 from __future__ import annotations
 

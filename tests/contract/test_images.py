@@ -12,7 +12,9 @@ import torch
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
+from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.studies.training_laws import TRAINING_LAWS
+from seqwright.tasks.images.codec import ImageCodec
 from seqwright.tasks.images.movies import rollout, rollout_target
 from seqwright.training.accumulation import select_rows
 
@@ -87,17 +89,28 @@ def test_next_frames_depend_on_past_frames_only() -> None:
 
 def test_rollout_is_consistent_with_its_predictions() -> None:
     """The model, given the true first half and the predicted frames since, predicts these again."""
-    model, batch = seeing("gpt", "next-frame")
+    model, batch = seeing("gpt", "next-frame")  # six frames: the rollout predicts the last three
     frames = torch.from_numpy(rollout(model, batch))
     assert batch.source.features is not None
     features = batch.source.features.clone()
-    features[:, 2] = frames[:, 1]
+    features[:, 4:] = frames[:, 3:5]
     with torch.no_grad():
         assert torch.allclose(model(Batch.of_source(replace(batch.source, features=features), batch.target)), frames)
-        assert (frames - model(batch))[:, 2].abs().max() > 1e-3
+        assert torch.equal(frames[:, :4], model(batch)[:, :4])
+        assert (frames - model(batch))[:, 4:].abs().amax((0, 2)).min() > 1e-3
     target = rollout_target(batch.target.numpy())
-    assert (target[:, 0] == IGNORE).all()
-    assert np.array_equal(target[:, 1:], batch.target.numpy()[:, 1:])
+    assert (target[:, :3] == IGNORE).all()
+    assert np.array_equal(target[:, 3:], batch.target.numpy()[:, 3:])
+
+
+@pytest.mark.parametrize("frames", [3, 4, 5, 10])
+def test_rollout_begins_where_training_predicts(frames: int) -> None:
+    images = Images(pixels=np.zeros((1, 2, 2 * frames, 1), np.uint8), labels=None)
+    config = ImagesConfig(train="x", patch=2, objective="next-frame")
+    target = ImageCodec.learn(images, config).feed(images, config, seed=1, batch=1).batch(0).target.numpy()
+    predicted = (rollout_target(target) != IGNORE).any((0, 2))
+    assert predicted.any()
+    assert not (predicted & (target == IGNORE).all((0, 2))).any()
 
 
 def test_masked_autoencoder_refuses_what_it_cannot_be() -> None:

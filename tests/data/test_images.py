@@ -124,12 +124,12 @@ def test_images_are_split_by_the_hash_of_their_pixels() -> None:
     pixels = np.random.default_rng(2).integers(0, 256, (40, 2, 2, 1), np.uint8)
     pixels[1] = pixels[0]
     captions = tuple(f"image number {n}" for n in range(40))
-    train, valid = Images(pixels=pixels, labels=captions).split("pictures 20%")
+    train, valid = Images(pixels=pixels, labels=captions).split("images 20%")
     assert len(valid) in (8, 9)
     assert not {one.tobytes() for one in train.pixels} & {one.tobytes() for one in valid.pixels}
-    reordered = Images(pixels=pixels[::-1], labels=captions[::-1]).split("pictures 20%")[1]
+    reordered = Images(pixels=pixels[::-1], labels=captions[::-1]).split("images 20%")[1]
     assert set(reordered.labels or ()) == set(valid.labels or ())
-    with pytest.raises(UserError, match='split = "pictures 10%"'):
+    with pytest.raises(UserError, match='split = "images 10%"'):
         CaptionsConfig(train="x", split="stratified 10%")
 
 

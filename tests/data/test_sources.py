@@ -47,6 +47,19 @@ def test_each_truncation_of_long_texts(tokenizer: Tokenizer, truncation: str, ke
     assert sources.origin.tolist() == [0] * len(kept) + [1]
 
 
+def test_padding_that_is_read_as_tokens(tokenizer: Tokenizer) -> None:
+    texts = [("a b c d e f g h",), ("a b",), ("",)]
+    sources = framed(tokenizer, ("a b c",), ("a",), add_special_tokens=False, padding="longest")
+    assert shown(tokenizer, sources) == ["a b c", "a <pad> <pad>"]
+    assert sources.lengths.tolist() == [3, 1]
+    sources = framed(tokenizer, *texts, max_length=5, add_special_tokens=False, padding="max_length")
+    assert shown(tokenizer, sources) == ["a b c d e", "a b <pad> <pad> <pad>", "<pad> <pad> <pad> <pad> <pad>"]
+    assert sources.lost.tolist() == [3, 0, 0]
+    without = train(TokenizerConfig(kind="words", special_tokens=("<unk>",)), ["a b"])
+    with pytest.raises(UserError, match="needs <pad>"):
+        framed(without, ("a",), max_length=5, padding="max_length")
+
+
 def test_windows_cover_every_token_of_a_long_text(tokenizer: Tokenizer) -> None:
     sources = framed(tokenizer, ("a b c d e f g h",), max_length=5, truncation="windows")
     assert set(" ".join(shown(tokenizer, sources)).split()) >= set("abcdefgh")

@@ -136,7 +136,7 @@ def search_index(path: Path) -> None:
     index = open_index(path, "corpus")
     if index is not None:
         tokenizer = train(TokenizerConfig(kind="characters"), [synthetic_text(60)])
-        Searcher(index, tokenizer).search([np.array(tokenizer.encode(synthetic_text(2)))], 1)
+        Searcher([index], tokenizer).search([np.array(tokenizer.encode(synthetic_text(2)))], 1)
 
 
 def seeds(folder: Path) -> dict[str, Seed]:

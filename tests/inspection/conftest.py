@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seqwright as sw
@@ -25,6 +27,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     for name, content in files.items():
         (folder / name).write_text(content)
     text, source, target, labels, tags = (str(folder / name) for name in files)
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 4, 6), np.uint8)
+    sides = np.array(["left", "right"])[np.arange(40) % 2]
+    np.savez(folder / "images.npz", images=pixels, labels=sides)
+    np.savez(folder / "captions.npz", images=pixels, captions=np.char.add("the ", sides))
+    messages = [{"role": "user", "content": "cat?"}, {"role": "assistant", "content": "dog."}]
+    (folder / "talks.jsonl").write_text(f"{json.dumps({'messages': messages})}\n" * 20)
     small = ["training.steps=2", "training.batch_size=2", "training.sample_every=0", "model.width=8"]
     words = "tokenizer.kind=words"
     blocks = [*small, words, "model.layers=2", "model.heads=2", "model.context=16"]
@@ -47,6 +55,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         "tagger": {"tagged": tags, "model": "gru", "set": small},
         "perceptron": {"tagged": tags, "model": "perceptron", "set": []},
         "masked": {"masked": text, "set": [*blocks, "training.sequence_length=8"]},
+        "chat": {"chat": str(folder / "talks.jsonl"), "set": [*blocks, words, *split[:1]]},
+        "bart": {
+            "recipe": "topics-bart",
+            "set": [*blocks, f"data.train={text}", "data.document=line", "data.length=8"],
+        },
+        "vit": {"images": str(folder / "images.npz"), "set": [*small, "model.layers=2", "model.heads=2"]},
+        "mae": {
+            "recipe": "digits-mae",
+            "set": [
+                *small,
+                f"data.train={folder}/images.npz",
+                "model.layers=2",
+                "model.heads=2",
+                "model.decoder_layers=1",
+            ],
+        },
+        "captioner": {"captions": str(folder / "captions.npz"), "set": [*small, "model.layers=2", "model.heads=2"]},
     }
     for name, options in trained.items():
         sw.train(run=folder / name, **options)  # type: ignore[arg-type]

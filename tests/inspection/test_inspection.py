@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -42,13 +44,21 @@ HAVE = {
     "bag": {"saliency"},
     "tagger": {"saliency", "gates", "neighbors", "map"},
     "perceptron": {"saliency"},
-    "masked": {"tokens", "attention", "heads", "positions", "neighbors", "map"},
+    "masked": {"tokens", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
+    "chat": {"tokens", "saliency", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
+    "bart": {"tokens", "saliency", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
+    "vit": {"image", "saliency", "attention", "heads", "positions"},
+    "mae": {"image", "attention", "heads", "positions"},
+    "captioner": {"tokens", "image", "saliency", "attention", "logit-lens", "beam", "heads", "positions"}
+    | {"neighbors", "map"},
 }
+IMAGES = ("vit", "mae", "captioner")
 
 
 @pytest.mark.parametrize("kind", HAVE)
 def test_every_view_is_shown_as_text_json_and_page(runs: Runs, kind: str) -> None:
-    inspection = runs[kind].inspect(SOURCES.get(kind, TEXT), views=sorted(HAVE[kind]))
+    source = None if kind in IMAGES else SOURCES.get(kind, TEXT)
+    inspection = runs[kind].inspect(source, views=sorted(HAVE[kind]))
     assert set(inspection.views) == HAVE[kind]
     text, page, parsed = inspection.text(), inspection.html(), json.loads(to_json(inspection.as_json()))
     assert set(parsed["views"]) == HAVE[kind]
@@ -103,6 +113,30 @@ def test_recording_a_cached_step_equals_recording_a_forward_pass(runs: Runs) -> 
         assert_close(weights[0, :, 0, : batch.input.size(1)], inspection.attention["self"].layers[layer][:, -1])
 
 
+@pytest.mark.slow
+def test_recording_a_compiled_model_equals_recording_a_plain_one(runs: Runs) -> None:
+    """In a process of its own: the compiler takes seconds to import, and changes what is imported for others."""
+    code = f"""
+import torch, seqwright as sw
+from seqwright.layers.attention import Attend
+from seqwright.layers.recording import attention_weights, recorded_calls
+run = sw.open({str(runs["gpt"].path)!r}, device="cpu")
+batch = run.inspect({TEXT!r}).subject.example.batch
+attend = [module for module in run.model.modules() if isinstance(module, Attend)]
+compiled = torch.compile(run.model, backend="eager")
+with torch.inference_mode():
+    before = compiled(batch)
+    with recorded_calls(attend, attention_weights) as plain:
+        run.model(batch)
+    with recorded_calls(attend, attention_weights) as recorded:
+        after = compiled(batch)
+assert len(recorded) == 2 and all(len(calls) == 1 for calls in recorded)
+assert all(torch.equal(one[0], other[0]) for one, other in zip(plain, recorded))
+assert torch.equal(before, after)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize("kind", ["ngram", "gpt", "gru"])
 def test_surprisals_are_the_scores_of_the_run(runs: Runs, kind: str) -> None:
     inspection = runs[kind].inspect(TEXT)
@@ -136,6 +170,15 @@ def test_the_last_layer_of_the_logit_lens_is_the_model(runs: Runs, kind: str) ->
     assert len(recorded.lens.hidden) == 3  # embedding and two blocks
 
 
+def test_logit_lens_of_a_masked_language_model(runs: Runs) -> None:
+    run = runs["masked"]
+    subject = run.inspect("the <mask> sat").subject
+    assert subject.forward.lens is not None
+    with torch.inference_mode():
+        expected = run.model.head.log_probs(run.model.hidden(subject.example.batch)[0][0])
+        assert_close(subject.forward.lens.log_probs(-1), expected)
+
+
 @pytest.mark.parametrize("kind", ["classifier", "tagger", "gpt", "gru", "transformer", "prefix", "seq2seq"])
 def test_integrated_gradients_are_complete(runs: Runs, kind: str) -> None:
     inspection = runs[kind].inspect(SOURCES.get(kind, TEXT))
@@ -145,6 +188,38 @@ def test_integrated_gradients_are_complete(runs: Runs, kind: str) -> None:
     assert saliency.integrated_gradients.columns == (inspection.subject.example.source or inspection.tokens)
     if kind == "gpt":  # no token adds to a prediction before it
         assert torch.equal(saliency.gradient_input.values.triu(1), torch.zeros_like(saliency.gradient_input.values))
+
+
+@pytest.mark.parametrize("kind", ["vit", "captioner"])
+def test_attention_and_saliency_of_patches(runs: Runs, kind: str) -> None:
+    inspection = runs[kind].inspect(image=1, **({"target": "the left"} if kind == "captioner" else {}))
+    maps = inspection["image"]
+    if kind == "vit":
+        assert inspection.attention[0, 0].columns[:3] == ("<cls>", "0,0", "0,1")
+        expected = inspection.attention["self"].mean(1).values[0, 1:]
+        assert_close(maps["layer 1"], expected.view(2, 3))
+    else:
+        assert list(maps) == ["1. the", "2. left", "3. <eos>"]
+        assert_close(maps["2. left"].sum(), torch.tensor(1.0))
+    saliency = inspection["saliency"]
+    assert saliency.integrated_gradients.columns == ("0,0", "0,1", "0,2", "1,0", "1,1", "1,2")
+    totals = saliency.integrated_gradients.values.sum(-1)
+    assert_close(totals, torch.tensor(saliency.differences), atol=1e-2, rtol=1e-2)  # norms of small embeddings
+    assert "data:image/png;base64," in inspection.html()
+    with pytest.raises(UserError, match="no image 40"):
+        runs[kind].inspect(str(runs["vit"].settings.data.train[0]), image=40)
+
+
+def test_masked_autoencoder_attends_to_visible_patches(runs: Runs) -> None:
+    inspection = runs["mae"].inspect()
+    visible = inspection.subject.example.batch.source.visible
+    assert len(inspection.attention[0, 0].columns) == 1 + visible.size(1) < 1 + 6
+    assert [figure.name for figure in inspection.result("image").step.figures] == ["image", "input", "output"]
+
+
+def test_only_replies_of_an_assistant_are_scored(runs: Runs) -> None:
+    scored = runs["chat"].inspect("cat?", target="dog.")["tokens"].tokens
+    assert [token.token for token in scored if token.bits is not None] == ["dog.", "<|end|>"]
 
 
 def test_masked_tokens_are_predicted_without_being_seen(runs: Runs) -> None:
@@ -274,12 +349,32 @@ def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
         ("gpt", {"views": ["gain"]}, "Name another run with --against."),
         ("gpt", {"text": " \n"}, "the text is empty"),
         ("gpt", {"target": "x"}, "has no target beside its text"),
+        ("gpt", {"image": 1}, "--image is for runs of images"),
+        ("vit", {"text": "no.png"}, "no.png"),
+        ("vit", {"text": None, "beside": "x"}, "are for texts"),
     ],
 )
 def test_wrong_input_is_a_user_error(runs: Runs, kind: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as caught:
         sw.inspect(runs[kind], **({"text": TEXT} | options))  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["gpt", "ngram", "gru", "seq2seq", "classifier"])
+def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
+    text, target = SOURCES.get(kind, TEXT), {"target": "die Katze sass"} if kind == "seq2seq" else {}
+    everything, part = (runs[kind].inspect(text, span=span, **target) for span in (None, (2, 4)))
+    for view in set(everything.views) & {"tokens", "back-off", "attention", "gates", "logit-lens", "saliency"}:
+        for figure, shown in zip(everything.result(view).step.figures, part.result(view).step.figures, strict=True):
+            both = [one.as_json() for one in (figure, shown)]
+            rows, kept = (one.get("tokens") or one["rows"] for one in both)
+            first = 0 if view in ("attention", "gates") else 1
+            expected = rows[2 - first : 4 - first]
+            assert kept == expected
+    with pytest.raises(UserError, match="no tokens 90:99: the last has the number"):
+        runs[kind].inspect(text, span=(90, 99), **target)
+    with pytest.raises(UserError, match="a span goes from a token to a later one"):
+        runs[kind].inspect(text, span=(4, 2), **target)
 
 
 def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:

@@ -56,14 +56,27 @@ def test_training_text_as_held_out_text_is_copied_but_for_its_ends(runs: Runs, t
     assert [text.text for text in result.texts] == ["the cat sat on the mat", "the dog"]
     assert [text.lengths.tolist() for text in result.texts] == [[6] * 6, [1, 0, 1]]
     ids = runs["gpt"].stream(str(tmp_path / "copy.txt")).ids.astype(np.int64)
-    lengths = Searcher(training_index(runs["gpt"]), runs["gpt"].tokenizer).lengths([ids])
+    lengths = Searcher([training_index(runs["gpt"])], runs["gpt"].tokenizer).lengths([ids])
     assert lengths[0].tolist() == [6] * 6 + [1, 0, 1]
 
 
-def test_mixture_is_searched_in_the_text_of_its_first_run(runs: Runs, tmp_path: Path) -> None:
+def test_mixture_is_searched_in_the_texts_of_all_parts(runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "tuning.txt").write_text("the cat sat\n")
-    mixed = sw.mix([runs["gpt"].path, runs["ngram"].path], tmp_path / "mixed", on=str(tmp_path / "tuning.txt"))
-    assert mixed.where(COPIED, min_tokens=4).matches[0].text == COPIED
+    (tmp_path / "other.txt").write_text("the mat sat on the dog\nthe cat sat on the mat\n" * 4)
+    keys = ["tokenizer.kind=words", f"tokenizer.file={runs['ngram'].path}/tokenizer.json"]
+    other = sw.train(text=str(tmp_path / "other.txt"), model="ngram", set=keys, run=tmp_path / "other")
+    parts = [runs["gpt"].path, other.path]
+    mixed = sw.mix(parts, tmp_path / "mixed", on=str(tmp_path / "tuning.txt"))
+    result = mixed.where([COPIED, "mat sat on the dog", "dog sat on the dog"], min_tokens=4)
+    files = [[Path(match.file).name for match in text.matches] for text in result.texts]
+    assert files == [["text.txt"], ["other.txt"], ["text.txt", "other.txt"]]
+    assert [match.occurrences for match in result.texts[1].matches] == [4]
+    assert "all of them are searched" in result.notes[0]
+    assert "hold out different texts" in mixed.where(samples=1, max_tokens=4).notes[-1]
+    other.path.rename(tmp_path / "moved")
+    assert "other is not searched: " in mixed.where("the mat", min_tokens=1).notes[0]
+    same = sw.mix([runs["gpt"].path, runs["gru"].path], tmp_path / "same", on=str(tmp_path / "tuning.txt"))
+    assert same.where(COPIED, min_tokens=4).notes == ()
 
 
 def test_index_is_built_once_and_survives_its_text(runs: Runs, tmp_path: Path) -> None:

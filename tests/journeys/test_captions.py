@@ -43,7 +43,7 @@ def test_captioning_trains_decodes_evaluates_and_reports(run: Path, seqwright: C
     pixels = sides(workdir / "new.npz", 8, 3)
     assert seqwright("caption", run, "new.npz").out.splitlines() == [*CAPTIONS, *CAPTIONS]
     captions = [json.loads(line) for line in seqwright("caption", run, "new.npz", "--json").out.splitlines()]
-    assert [caption["picture"] for caption in captions] == list(range(8))
+    assert [caption["image"] for caption in captions] == list(range(8))
     assert {caption["file"] for caption in captions} == {captions[0]["file"]}
     assert all(caption["reason"] == "end" and caption["log_prob"] <= 0 for caption in captions)
     three = seqwright("caption", run, "new.npz", "--json", "--set", "decoding.n_best=3").out.splitlines()

@@ -27,7 +27,7 @@ def test_image_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command,
     assert scores["accuracy"] > 30
     np.savez(tmp_path / "some.npz", images=np.zeros((3, 8, 8), np.uint8))
     lines = seqwright("classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json").out.splitlines()
-    assert [json.loads(line)["picture"] for line in lines] == [0, 1, 2]
+    assert [json.loads(line)["image"] for line in lines] == [0, 1, 2]
     first = json.loads(lines[0])
     assert first["probabilities"][first["label"]] == first["probability"] == max(first["probabilities"].values())
     assert sum(first["probabilities"].values()) == pytest.approx(1)
@@ -39,7 +39,7 @@ def test_image_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command,
     assert all(finding.holds for finding in sw.check(tmp_path / "r"))
     assert "Classes" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
     details = scores["details"]
-    assert sum(map(sum, details["confusion"])) == scores["pictures"]
+    assert sum(map(sum, details["confusion"])) == scores["images"]
     fitted = json.loads((tmp_path / "r" / "summary.json").read_text(encoding="utf-8"))["temperature"]
     assert f"temperature:{fitted:.4g}|" in scores["scores"]["calibration_error"]["signature"]
     plain = sw.open(tmp_path / "r").classify([str(tmp_path / "some.npz")], temperature=1.0)

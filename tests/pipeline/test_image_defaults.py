@@ -27,10 +27,10 @@ def test_default_sizes_follow_the_images(tmp_path: Path) -> None:
     assert (recipe.kind, recipe.data.patch, recipe.data.shift, recipe.data.split) == ("vit", 4, 2, "stratified 20%")
     assert recipe.model.config.context == 50  # 7 × 7 patches and a class token
     assert wanted_recipe(None, images=str(tmp_path / "a.npz"), model="lstm").kind == "lstm"
-    with pytest.raises(UserError, match="no tokenizer to choose"):
+    with pytest.raises(UserError, match="images have no tokenizer"):
         wanted_recipe(None, images=str(tmp_path / "a.npz"), set=['tokenizer.kind="words"'])
     captions = wanted_recipe(None, captions=str(tmp_path / "a.npz"))
-    assert (captions.kind, captions.tokenizer.kind, captions.data.split) == ("transformer", "words", "pictures 20%")
+    assert (captions.kind, captions.tokenizer.kind, captions.data.split) == ("transformer", "words", "images 20%")
 
 
 def test_image_files_of_different_sizes_are_resized(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ IMAGE_ENCODERS = {
     "digit-strips": (8, 48, 1),
     "moving-digits": (16, 160, 1),
 }
-"""The pictures that each is about."""
+"""The images that each is about."""
 
 
 @pytest.mark.parametrize("name", IMAGE_ENCODERS)
@@ -262,7 +262,7 @@ def test_image_recipes_fit_their_images(name: str, tmp_path: Path) -> None:
     labels = [" ".join("01234567890"[n : n + 6]) if name == "digit-strips" else str(n % 2) for n in range(20) if n < 5]
     np.savez(tmp_path / "some.npz", images=pixels[: len(labels)], labels=np.array(labels))
     recipe = load(name, train=[str(tmp_path / "some.npz")])
-    pictures = read_images([str(tmp_path / "some.npz")], recipe.data)
+    images = read_images([str(tmp_path / "some.npz")], recipe.data)
     with torch.device("meta"):
-        model = build.model(recipe.model, ImageCodec.learn(pictures, recipe.data).sizes, task="images")
+        model = build.model(recipe.model, ImageCodec.learn(images, recipe.data).sizes, task="images")
     assert sum(parameter.numel() for parameter in model.parameters()) < 2_000_000

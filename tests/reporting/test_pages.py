@@ -165,7 +165,7 @@ def test_preview_of_image_samples_shows_psnr() -> None:
         for step in (5, 10)
         for record in (
             {"kind": "evaluation", "step": step, "nll": 1.0, "psnr": 20.0 + step},
-            {"kind": "sample", "step": step, "prompt": "", "text": "above: …", "picture": "AAAA"},
+            {"kind": "sample", "step": step, "prompt": "", "text": "above: …", "image": "AAAA"},
         )
     ]
     page = report(replace(counted_run(), log=log))
@@ -251,7 +251,7 @@ def test_header_shows_the_task_metrics(names: tuple[str, ...], leading: list[str
 
 
 def test_sample_shows_image_output_and_reference() -> None:
-    record = {"kind": "sample", "step": 9, "prompt": "", "text": "two\none", "reference": "two\n<b>", "picture": "AAAA"}
+    record = {"kind": "sample", "step": 9, "prompt": "", "text": "two\none", "reference": "two\n<b>", "image": "AAAA"}
     drawn = str(sample(record))
     assert 'src="data:image/png;base64,AAAA"' in drawn
     assert drawn.index("AAAA") < drawn.rindex("two\none") < drawn.index("reference:")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from seqwright.commands.checks import existing_files, existing_inputs, existing_run, input_path
-from seqwright.core.printable import printable
+from seqwright.core.printable import printable, shaded
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
 """Maximum number of lines of a file in one chunk, and of their characters up to one line: bounds memory."""
@@ -91,10 +91,12 @@ def repeat_options(args: list[str]) -> list[str]:
     return rewritten
 
 
-def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """Prints text, which may come from files and models: on a terminal its control characters are escaped."""
-    stream = sys.stderr if err else sys.stdout
-    click.echo(printable(text) if stream.isatty() else text, nl=nl, err=err)
+def echo(text: str = "", *, nl: bool = True, err: bool = False, shades: bool = False) -> None:
+    """Prints text, which may come from files and models: on a terminal its control characters are escaped, and with
+    `shades` its bars are colored."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        text = shaded(printable(text)) if shades else printable(text)
+    click.echo(text, nl=nl, err=err)
 
 
 def print_json(value: Any) -> None:
@@ -146,7 +148,7 @@ def predict_images(
     for file in files:
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
         for index, prediction in enumerate(predict([file])):
-            yield {"file": str(inside[index]) if inside else file, "picture": index}, prediction
+            yield {"file": str(inside[index]) if inside else file, "image": index}, prediction
 
 
 def read_lines(file: str | None) -> Iterator[str]:

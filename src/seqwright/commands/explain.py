@@ -13,7 +13,12 @@ MAX_LINES, MAX_CHARACTERS = 1000, 100_000
 
 @click.command("explain")
 @click.argument("topic", required=False)
-@click.option("--on", "text", metavar="TEXT", help="Compute it on this text or file instead of the lectures' example.")
+@click.option(
+    "--on",
+    "text",
+    metavar="TEXT",
+    help="Compute it on this text or file (vit: an image) instead of the lectures' example.",
+)
 @click.option("--run", "run", type=click.Path(), help="Compute it with this trained run.")
 @click.option(
     "--set",
@@ -53,8 +58,9 @@ def command(
     if html and (as_json or step is not None):
         raise UserError("--html writes a page of all steps; leave --json and --step out.")
     from seqwright.api import explain
+    from seqwright.studies.explain.catalog import find
 
-    explanation = explain(topic, on=_text(text), run=run, set=overrides)
+    explanation = explain(topic, on=text if find(topic).image else _text(text), run=run, set=overrides)
     if html:
         echo(f"page: {explanation.write_html(html)}")
     elif as_json:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import Tensor
+
 from seqwright.inspection.figures import HeadFigure
 from seqwright.inspection.forward import forward
 from seqwright.inspection.labeled import Heads, check_index
-from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.inspection.subject import Options, Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
 
 
 def attention_view(subject: Subject) -> ViewResult:
     """Self-attention of every layer and head, cross-attention of encoder-decoders, alignments of recurrent ones."""
     attention, options = subject.forward.attention, subject.options
-    figures = [_figure(heads, options.layer, options.head) for heads in attention.kinds.values()]
+    figures = [_figure(heads, options) for heads in attention.kinds.values()]
     if subject.beside is not None:  # beside each other, with one choice of layer and head for both
         others = forward(subject.run, subject.beside).attention
         figures = [
@@ -22,7 +24,7 @@ def attention_view(subject: Subject) -> ViewResult:
             for figure in figures
             for each in (
                 replace(figure, label="first text"),
-                replace(figure, heads=others[figure.heads.kind], label="second text"),
+                replace(_figure(others[figure.heads.kind], options), label="second text"),
             )
         ]
     step = Step(
@@ -35,11 +37,25 @@ def attention_view(subject: Subject) -> ViewResult:
     return ViewResult(step, attention)
 
 
-def _figure(heads: Heads, layer: int | None, head: int | None) -> HeadFigure:
-    if layer is not None:
-        check_index("layer", layer, len(heads.layers))
-    if head is not None:
-        check_index("head", head, len(heads.layers[0]))
-    layers = tuple(range(len(heads.layers))) if layer is None else (layer,)
-    chosen = tuple(range(len(heads.layers[0]))) if head is None else (head,)
-    return HeadFigure(heads, layers, chosen)
+def _figure(heads: Heads, options: Options) -> HeadFigure:
+    layers, chosen = selection(heads, options)
+    shown = options.shown(len(heads.rows))
+    if options.span is not None:
+        heads = replace(heads, layers=[layer[:, shown] for layer in heads.layers], rows=heads.rows[shown])
+    return HeadFigure(heads, layers, chosen, first=shown.start)
+
+
+def selection(heads: Heads, options: Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The layers and heads that are shown."""
+    if options.layer is not None:
+        check_index("layer", options.layer, len(heads.layers))
+    if options.head is not None:
+        check_index("head", options.head, len(heads.layers[0]))
+    layers = tuple(range(len(heads.layers))) if options.layer is None else (options.layer,)
+    return layers, tuple(range(len(heads.layers[0]))) if options.head is None else (options.head,)
+
+
+def selected(heads: Heads, options: Options) -> list[Tensor]:
+    """The weights (H, T, K) of the layers and heads that are shown."""
+    layers, chosen = selection(heads, options)
+    return [heads.layers[layer][list(chosen)] for layer in layers]

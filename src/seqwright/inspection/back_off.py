@@ -35,6 +35,6 @@ def back_off_view(subject: Subject) -> ViewResult:
         f"The longest n-gram that was counted gives the probability; longer contexts multiply their back-off weights."
         f" Tokens by order: {orders}.",
         "p(w | context) = (count - discount) / total + weight · p(w | shorter context)",
-        [TokenTable("back-off", columns, rows)],
+        [TokenTable("back-off", columns, rows[subject.options.shown(len(rows), 1)])],
     )
     return ViewResult(step, traced)

@@ -14,8 +14,12 @@ from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, table
 from seqwright.studies.explain.topics.search import search_tree
+from seqwright.tasks.captioning.task import CaptioningRun
+from seqwright.tasks.language.task import LanguageRun
 from seqwright.tasks.translation.task import TranslationRun
 
+SEARCHED = (LanguageRun, TranslationRun, CaptioningRun)
+"""Runs whose outputs a beam search can find."""
 BEAM_SIZE = 4
 NEW_TOKENS = 12
 """Tokens that a language model adds to the text."""
@@ -48,9 +52,9 @@ class BeamSearch:
 
 
 def beam_view(subject: Subject) -> ViewResult:
-    """Of a translator the search of its source; of a language model the continuation of the text."""
+    """Of a translator or captioner the search of its source; of a language model the continuation of the text."""
     run, example, tokenizer = subject.run, subject.example, subject.target_tokenizer
-    if isinstance(run, TranslationRun):
+    if isinstance(run, TranslationRun | CaptioningRun):
         options: SearchOptions = run.settings.decoding
         if options.kind != "beam":
             options = replace(options, kind="beam", beam_size=BEAM_SIZE, n_best=1)
@@ -88,7 +92,7 @@ def beam_view(subject: Subject) -> ViewResult:
     if lost:
         rows = [(one.step, one.text, one.log_prob, one.behind) for one in lost]
         figures.append(table("lost hypotheses", ("lost at step", "hypothesis", "log p", "behind"), rows))
-    limit = "" if isinstance(run, TranslationRun) else f" The search ends after {NEW_TOKENS} tokens."
+    limit = "" if example.source else f" The search ends after {NEW_TOKENS} tokens."
     left_out = f" The tree has the first {TREE_STEPS} of {max(steps)} steps." if len(shown) < len(nodes) else ""
     step = Step(
         f"Beam search with beam size {options.beam_size}",

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqwright.core.batch import Batch
 from seqwright.inspection.figures import PointMap
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
@@ -24,6 +25,15 @@ def token_embedding(model: Any) -> nn.Embedding | None:
     """The embedding of the text's tokens: the first of a model."""
     modules = model.modules() if isinstance(model, nn.Module) else ()
     return next((module for module in modules if isinstance(module, nn.Embedding)), None)
+
+
+def input_embedding(model: Any, batch: Batch) -> nn.Module | None:
+    """The embedding of what is read: of the text's tokens, or of patches, the first linear layer of their size."""
+    features = batch.source.features
+    if features is None:
+        return token_embedding(model)
+    linear = (module for module in model.modules() if isinstance(module, nn.Linear))
+    return next((module for module in linear if module.in_features == features.size(-1)), None)
 
 
 def neighbors_view(subject: Subject) -> ViewResult:

@@ -11,11 +11,15 @@ import torch
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Counted
+from seqwright.data.chat import Message
+from seqwright.data.images.files import Pixels
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.text.masked import MASK
 from seqwright.runs.run import Run
+from seqwright.tasks.chat.task import ChatRun
 from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.denoising.task import DenoisingRun
 from seqwright.tasks.language.task import LanguageRun, TextRun
 from seqwright.tasks.masked.task import MaskedRun, encode_masks
 from seqwright.tasks.tagging.task import TaggingRun
@@ -46,6 +50,8 @@ class Example:
     """Words (W) of a tagger."""
     notes: tuple[str, ...] = ()
     """What was left out, and what is unknown."""
+    pixels: Pixels | None = None
+    """(H, W, C), where the source is an image."""
 
 
 def example(run: Run, text: str | None = None, target: str | None = None) -> Example:
@@ -53,6 +59,10 @@ def example(run: Run, text: str | None = None, target: str | None = None) -> Exa
     taken to have generated, by default the output of its search."""
     if isinstance(run, TranslationRun):
         return _translation(run, _text(run, text), target)
+    if isinstance(run, ChatRun):
+        return _chat(run, _text(run, text), target)
+    if isinstance(run, DenoisingRun):
+        return _denoising(run, _text(run, text), target)
     if target is not None:
         raise UserError(f"{run.path} has no target beside its text: it {run.description}; leave --target out.")
     if isinstance(run, LanguageRun):
@@ -61,12 +71,8 @@ def example(run: Run, text: str | None = None, target: str | None = None) -> Exa
         return _classification(run, _text(run, text))
     if isinstance(run, TaggingRun):
         return _tagging(run, _text(run, text))
-    if isinstance(run, MaskedRun):
-        return _masked(run, _text(run, text))
-    raise UserError(
-        f"{run.path} holds a model of kind '{run.settings.kind}', which {run.description}; inspect takes runs that"
-        " continue, translate, classify, tag or fill text."
-    )
+    assert isinstance(run, MaskedRun)
+    return _masked(run, _text(run, text))
 
 
 def file_examples(run: Run, on: str) -> Iterator[Example]:
@@ -112,6 +118,8 @@ def _validation_text(run: Run) -> str:
         return "\t".join(run.pairs().pairs[0].sources)
     if isinstance(run, ClassificationRun):
         return "\t".join(run.rows().rows[0].texts)
+    if isinstance(run, ChatRun):
+        raise UserError("conversations have no first text.")
     assert isinstance(run, TaggingRun)
     return " ".join(run.tagged().sentences[0].words)
 
@@ -132,7 +140,22 @@ def _language(run: LanguageRun, text: str) -> Example:
     return replace(_language_ids(run, ids), text=text, notes=(*notes, *_unknown(tokenizer, ids)))
 
 
-def _language_ids(run: LanguageRun, ids: Sequence[int]) -> Example:
+def _chat(run: ChatRun, text: str, target: str | None) -> Example:
+    """A question and its reply, with the roles of the conversation."""
+    notes: tuple[str, ...] = ()
+    if target is None:
+        target = run.chat(text).content
+        notes = (f"reply: {target!r}.",)
+    prompt = run.turns.prompt((Message("user", text),))
+    ids, cut = _fitted([*prompt, *run.tokenizer.encode(target), run.turns.end], run.model.context)
+    read = _language_ids(run, ids)
+    scored = read.batch.target.clone()
+    scored[:, : len(prompt) - 1] = IGNORE  # only the assistant's tokens are learned
+    batch = replace(read.batch, target=scored)
+    return replace(read, text=text, batch=batch, notes=(*notes, *cut, *_unknown(run.tokenizer, ids)))
+
+
+def _language_ids(run: LanguageRun | ChatRun, ids: Sequence[int]) -> Example:
     input, target = torch.tensor([ids]), torch.tensor([[*ids[1:], IGNORE]])
     tokens = tuple(run.tokenizer.tokens(ids))
     batch = Batch.of_text(input, target).to(run.device)
@@ -167,6 +190,32 @@ def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
         targets=tuple(tokenizers.target.tokens(output)),
         source=tuple(tokenizers.source.tokens(source_ids)),
         notes=(*notes, *cut, *cut_target, *_unknown(tokenizers.source, source_ids)),
+    )
+
+
+def _denoising(run: DenoisingRun, text: str, target: str | None) -> Example:
+    """A text as source, with `<mask>` where it is noised; the target is the text, unless another is named."""
+    tokenizer, context = run.tokenizer, run.model.context
+    sos, eos = tokenizer.sos, tokenizer.eos
+    assert sos is not None
+    assert eos is not None
+    encoded = [*encode_masks(text, tokenizer), eos] if MASK in text else run.encode_source(text)
+    source, cut = _fitted(encoded, context)
+    output, cut_target = _fitted([*tokenizer.encode(text if target is None else target), eos], context)
+    ids = torch.tensor([source])
+    batch = Batch(
+        source=Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids),
+        input=torch.tensor([[sos, *output[:-1]]]),
+        target=torch.tensor([output]),
+    )
+    notes = () if target is not None else ("target: the text itself; --target TEXT names another.",)
+    return Example(
+        text=text,
+        batch=batch.to(run.device),
+        tokens=tuple(tokenizer.tokens([sos, *output[:-1]])),
+        targets=tuple(tokenizer.tokens(output)),
+        source=tuple(tokenizer.tokens(source)),
+        notes=(*notes, *cut, *cut_target, *_unknown(tokenizer, source)),
     )
 
 

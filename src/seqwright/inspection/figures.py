@@ -27,6 +27,8 @@ JSON_WEIGHTS = 1_000_000
 """Weights in JSON; beyond, the strongest of each row only."""
 PAGE_WIDTH, PAIR_WIDTH = 900, 310
 """Pixels of the cells of a row: one figure across a page, or two beside each other."""
+LINE_TOKENS = 64
+"""Columns up to which attention may be drawn as lines between tokens."""
 STRONGEST = 3
 """Attended tokens of each row in a terminal."""
 
@@ -51,6 +53,8 @@ class TokenStrip:
 
     name: str
     tokens: tuple[ScoredToken, ...]
+    first: int = 1
+    """Number of the first token."""
 
     def text(self) -> str:
         return f"{self._strip()}\n\n{self._table().text()}"
@@ -58,7 +62,7 @@ class TokenStrip:
     def _table(self) -> Table:
         rows = [
             (n, token.token, token.bits, token.probability, token.rank, _alternatives(token))
-            for n, token in enumerate(self.tokens, 1)
+            for n, token in enumerate(self.tokens, self.first)
         ]
         return table(self.name, ("", "token", "bits", "p", "rank", "most probable"), rows)
 
@@ -108,12 +112,14 @@ class SignedStrip:
     tokens: tuple[str, ...]
     values: tuple[float, ...]
     unit: str
+    first: int = 1
+    """Number of the first token."""
 
     def text(self) -> str:
         top = self._top
         rows = [
             (n, token, value, _signed_bar(value / top))
-            for n, (token, value) in enumerate(zip(self.tokens, self.values, strict=True), 1)
+            for n, (token, value) in enumerate(zip(self.tokens, self.values, strict=True), self.first)
         ]
         return table(self.name, ("", "token", self.unit, "below zero | above zero"), rows).text()
 
@@ -166,6 +172,8 @@ class HeadFigure:
     """Heads that are shown."""
     label: str = ""
     """Which text it is of, where there are two."""
+    first: int = 0
+    """Number of the first row."""
 
     @property
     def name(self) -> str:
@@ -195,7 +203,8 @@ class HeadFigure:
         mean = torch.stack([weights.mean(0) for weights in self.weights()]).mean(0)  # (T, K)
         best = mean.topk(min(STRONGEST, mean.size(1)))
         rows = []
-        for n, (row, values, places) in enumerate(zip(self.heads.rows, best.values, best.indices, strict=True)):
+        queries = zip(self.heads.rows, best.values, best.indices, strict=True)
+        for n, (row, values, places) in enumerate(queries, self.first):
             strongest = "  ".join(
                 f"{visible(self.heads.columns[place])}@{place} {weight:.2f}"
                 for weight, place in zip(values.tolist(), places.tolist(), strict=True)
@@ -220,11 +229,13 @@ class HeadFigure:
         data = {
             "name": self.name,
             "kind": self.heads.kind,
+            "first": self.first,
             "room": PAIR_WIDTH if self.label else PAGE_WIDTH,
             "rows": [visible(token) for token in self.heads.rows],
             "columns": [visible(token) for token in self.heads.columns],
             "layers": self.layers,
             "heads": self.chosen,
+            "forms": ("cells", "lines") if len(self.heads.columns) <= LINE_TOKENS else ("cells",),
             "weights": [
                 [[_pairs(*row) for row in zip(*head, strict=True)] for head in zip(*rows, strict=True)]
                 for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)

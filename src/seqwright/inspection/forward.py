@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqwright.core.protocols import AttendsSource, Autoregressive
 from seqwright.inspection.example import Example
-from seqwright.inspection.labeled import Attention, Heads
+from seqwright.inspection.labeled import CLASS_TOKEN, Attention, Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.attention_scores import GlobalAttention
 from seqwright.layers.heads import MLMHead, TokenHead
@@ -91,14 +91,15 @@ def forward(run: Run, example: Example) -> Forward:
 
 
 def find_lens(model: Any) -> Lens | None:
-    """The decoder's stack and output head, where the one's hidden states are the input of the other."""
-    if not isinstance(model, nn.Module) or not isinstance(model, Autoregressive):
+    """The stack of a decoder or masked language model and its output head, where the one's hidden states are the input
+    of the other."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    stacks = [module for module in modules if isinstance(module, Stack)]
+    heads = [module for module in modules if isinstance(module, TokenHead)]
+    if not stacks or len(heads) != 1:
         return None
-    stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    heads = [module for module in model.modules() if isinstance(module, TokenHead) and not isinstance(module, MLMHead)]
-    if not stacks or len(heads) != 1 or heads[0].readout.in_features != stacks[-1].width:
-        return None
-    return Lens(stacks[-1], heads[0])
+    first: Any = heads[0].transform[0] if isinstance(heads[0], MLMHead) else heads[0].readout
+    return Lens(stacks[-1], heads[0]) if first.in_features == stacks[-1].width else None
 
 
 def _output(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> Tensor:
@@ -128,7 +129,9 @@ def _attention(model: Any, example: Example, calls: dict[str, list[Tensor]]) -> 
         if module_calls:
             joined = torch.cat([call if call.dim() == 4 else call.unsqueeze(1) for call in module_calls], 2)
             layers[kind].append(joined[0].float().cpu())  # (H, T, K)
-    return Attention({kind: _heads(kind, heads, example) for kind, heads in layers.items() if heads})
+    # The decoder of a masked autoencoder reads more patches than its encoder: layers like the first are kept.
+    alike = {kind: [one for one in heads if one.shape == heads[0].shape] for kind, heads in layers.items() if heads}
+    return Attention({kind: _heads(kind, heads, example) for kind, heads in alike.items()})
 
 
 def _heads(kind: str, layers: list[Tensor], example: Example) -> Heads:
@@ -138,4 +141,6 @@ def _heads(kind: str, layers: list[Tensor], example: Example) -> Heads:
     columns = {"cross": source, "self": example.tokens, "encoder": source}[kind]
     if layers[0].size(2) == len(source) + len(example.tokens):  # a prefix language model reads both as one
         rows, columns = (*example.source, *example.tokens)[-layers[0].size(1) :], (*example.source, *example.tokens)
+    if kind == "self" and layers[0].size(2) == len(columns) + 1:  # a ViT
+        rows = columns = (CLASS_TOKEN, *columns)
     return Heads(kind, layers, rows, columns)

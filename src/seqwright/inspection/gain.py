@@ -40,6 +40,7 @@ def gain_view(subject: Subject) -> ViewResult:
     bits = (ours - theirs)[real] / math.log(2)
     gains = tuple(bits.tolist())
     tokens = tuple(token for token, there in zip(subject.example.targets, real.tolist(), strict=True) if there)
+    shown = subject.options.shown(len(gains), 1)
     total = sum(gains)
     name = f"gain of {subject.run.path.name} over {subject.against.path.name}"
     best = max(range(len(gains)), key=lambda n: gains[n], default=0)
@@ -49,6 +50,6 @@ def gain_view(subject: Subject) -> ViewResult:
         f"Above zero {subject.run.path.name} gives the token the greater probability. Sum over the text:"
         f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}",
         "gain(t) = log₂ p(token t) - log₂ q(token t)",
-        [SignedStrip(name, tokens, gains, "bits")],
+        [SignedStrip(name, tokens[shown], gains[shown], "bits", 1 + shown.start)],
     )
     return ViewResult(step, LabeledTensor(name, bits.unsqueeze(1), tokens, ("bits",)))

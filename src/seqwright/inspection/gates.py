@@ -88,7 +88,8 @@ def gates_view(subject: Subject) -> ViewResult:
                 results.append(LayerGates(name, layer, labeled))
                 shown = SHOWN[calls.network.mode]
                 means = torch.stack([values[gate].mean(-1) for gate in shown], 1)  # (T, gates)
-                figures.append(matrix(name, means, rows=tokens, columns=shown, heat=True))
+                span = subject.options.shown(len(tokens))
+                figures.append(matrix(name, means[span], rows=tokens[span], columns=shown, heat=True))
     step = Step(
         "Gate activations over time",
         "Means over the units of a layer, between 0 (closed) and 1 (open). A forget gate (LSTM) or update gate (GRU)"

@@ -15,6 +15,7 @@ from seqwright.inspection.catalog import VIEWS
 from seqwright.inspection.example import example, file_examples
 from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
+from seqwright.inspection.images import image_example
 from seqwright.inspection.labeled import Attention
 from seqwright.inspection.page import SCRIPT, STYLE
 from seqwright.inspection.saliency import MAX_POSITIONS
@@ -23,6 +24,7 @@ from seqwright.reporting.markup import element
 from seqwright.runs.run import Run
 from seqwright.studies.explain.figures import LINE_WIDTH
 from seqwright.studies.explain.page import stepped_page
+from seqwright.tasks.images.run import ImageInputRun
 
 
 class Inspection:
@@ -43,6 +45,9 @@ class Inspection:
             )
         for name in self._chosen:
             self._check(name)
+        last, span = max(len(subject.example.source), len(subject.example.tokens)), subject.options.span
+        if span is not None and span[0] > last:
+            raise UserError(f"no tokens {span[0]}:{span[1]}: the last has the number {last}.")
 
     @functools.cached_property
     def views(self) -> tuple[str, ...]:
@@ -163,19 +168,28 @@ def inspect(
     top: int = 5,
     on: str | None = None,
     beside: str | None = None,
+    image: int = 0,
+    span: tuple[int, int] | None = None,
 ) -> Inspection:
     """A run inspected on a text, or on a sample of its validation data.
 
     `target` is what a translator is taken to have generated; `against` another language model with the same tokenizer;
     `layer` and `head`, from 0, select what is shown of attention, gates and logit lens. `on` is a file over which the
     statistics of heads are taken, in place of a text; `beside` a second text whose attention is shown beside that of
-    the first.
+    the first. `span` selects the rows of tables by the numbers of their tokens: (3, 8) has five. Of runs of images,
+    `text` is a file, and `image` counts its images from 0.
     """
     if unknown := [name for name in views if name not in VIEWS]:
         raise UserError(f"no view '{unknown[0]}'.{did_you_mean(unknown[0], VIEWS)}")
     if against is not None:
         check_comparable(run, against)
-    options = Options(layer=layer, head=head, top=top, on=on)
+    options = Options(layer=layer, head=head, top=top, on=on, span=span)
+    if isinstance(run, ImageInputRun):
+        if on is not None or beside is not None:
+            raise UserError("--on and --beside are for texts; name one image file after the run.")
+        return Inspection(Subject(run, image_example(run, text, target, image), options), views)
+    if image:
+        raise UserError(f"--image is for runs of images; {run.path} {run.description}.")
     if on is None:
         first = example(run, text, target)
         if beside is None:

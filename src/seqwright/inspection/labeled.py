@@ -11,6 +11,9 @@ from torch import Tensor
 from seqwright.core.config import UserError
 from seqwright.studies.explain.figures import Matrix, matrix
 
+CLASS_TOKEN = "<cls>"
+"""Name of the position that a ViT puts in front of the patches."""
+
 
 @dataclass(frozen=True, eq=False)
 class LabeledTensor:

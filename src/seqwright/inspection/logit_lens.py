@@ -16,7 +16,8 @@ from seqwright.studies.explain.figures import Figure, matrix
 
 @torch.inference_mode()
 def logit_lens_view(subject: Subject) -> ViewResult:
-    """Of Transformer decoders: hidden states after each block through the final normalization and the output head."""
+    """Of Transformer decoders and masked language models: hidden states after each block through the final
+    normalization and the output head."""
     lens, example, tokenizer = subject.forward.lens, subject.example, subject.target_tokenizer
     assert lens is not None
     names = ["embedding", *(f"layer {n}" for n in range(len(lens.hidden) - 1))]
@@ -36,9 +37,10 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     columns = [names[layer] for layer in layers]
     labels = tuple(target for target, there in zip(example.targets, real.tolist(), strict=True) if there)
     predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets))
+    shown = subject.options.shown(len(predicted), 1)
     figures: list[Figure] = [
-        TokenTable("most probable token after each layer", ("target", *columns), predicted),
-        matrix("surprisal of the target (bits)", surprisal, rows=labels, columns=columns),
+        TokenTable("most probable token after each layer", ("target", *columns), predicted[shown]),
+        matrix("surprisal of the target (bits)", surprisal[shown], rows=labels[shown], columns=columns),
     ]
     step = Step(
         "Logit lens: predictions by layer",

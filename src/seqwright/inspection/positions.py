@@ -2,69 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from seqwright.inspection.figures import detail
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.layers.attention_bias import ALiBi, RelativePositionBias
 from seqwright.layers.positions import Learned, Rotary, Sinusoidal
-from seqwright.reporting.markup import Html, element
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.heat_map import heat_map
 
-CELL = 9
-"""Pixels of a cell of a heat map."""
 POSITIONS = 48
 """Positions that are shown, the first ones."""
 DISTANCES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 47)
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """A square of numbers from -1 to 1 as shades: one hue above zero, another below."""
-
-    name: str
-    values: tuple[tuple[float, ...], ...]
-
-    def text(self) -> str:
-        return "\n".join([self.name, *("".join(map(_shade, row)) for row in self.values)])
-
-    def as_json(self) -> dict[str, Any]:
-        return {"kind": "heat map", "name": self.name, "values": [list(row) for row in self.values]}
-
-    def html(self) -> Html:
-        count = len(self.values)
-        cells = [
-            element(
-                "rect",
-                x=column * CELL,
-                y=row * CELL,
-                width=CELL - 1,
-                height=CELL - 1,
-                class_="negative" if value < 0 else None,
-                fill_opacity=f"{abs(value):.3f}",
-                role="img",
-                aria_label=f"positions {row} and {column}: {value:.3f}",
-            )
-            for row, values in enumerate(self.values)
-            for column, value in enumerate(values)
-        ]
-        size = {"width": count * CELL, "height": count * CELL, "viewBox": f"0 0 {count * CELL} {count * CELL}"}
-        svg = element("svg", *cells, role="group", aria_label=self.name, **size)
-        caption = element("figcaption", element("span", self.name, class_="title"))
-        scroll = element("div", svg, class_="scroll drawing", tabindex="0", role="region", aria_label=self.name)
-        return element("figure", caption, scroll, detail())
-
-
-def _shade(value: float) -> str:
-    """Two characters, so that a square looks like one; numbers below zero are minus signs."""
-    if value < 0:
-        return "--" if value < -0.5 else "- "
-    return 2 * " ░▒▓█"[min(4, int(5 * value))]
 
 
 def position_module(model: Any) -> nn.Module | None:
@@ -91,7 +43,7 @@ def positions_view(subject: Subject) -> ViewResult:
     rows = [(d, float(similarity.diagonal(d).mean())) for d in DISTANCES if d < count]
     figures: list[Figure] = [
         table("similarity by distance", ("distance", "mean"), rows),
-        HeatMap("similarity of positions", tuple(map(tuple, similarity.tolist()))),
+        heat_map("similarity of positions", similarity, ("position", "position")),
     ]
     name = type(module).__name__.lower()
     return ViewResult(Step(f"Positional similarity ({name})", what, formula, figures), similarity)

@@ -11,19 +11,26 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch
-from seqwright.inspection.embeddings import token_embedding
+from seqwright.data.labeled.labels import Labels
+from seqwright.inspection.embeddings import input_embedding
 from seqwright.inspection.figures import SignedStrip
 from seqwright.inspection.labeled import LabeledTensor
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import MAX_ROWS, Figure, matrix, table
+from seqwright.tasks.captioning.task import CaptioningRun
+from seqwright.tasks.chat.task import ChatRun
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
+from seqwright.tasks.denoising.task import DenoisingRun
+from seqwright.tasks.images.task import ImageRun
 from seqwright.tasks.language.task import LanguageRun
 from seqwright.tasks.tagging.explanation import ExplainsTags, explain_tags
 from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
 
+DECODERS = (LanguageRun, TranslationRun, ChatRun, CaptioningRun, DenoisingRun)
+"""Runs whose models predict token by token."""
 STEPS = 64
 """Points on the line from zero embeddings to the text's, at which gradients are averaged."""
 MAX_TARGETS = 16
@@ -47,11 +54,6 @@ class Saliency:
     """Score of each prediction minus its score at zero embeddings."""
 
 
-def attributable(model: Any) -> bool:
-    """Whether the gradients of a model with respect to token embeddings exist."""
-    return token_embedding(model) is not None
-
-
 def attributions(
     model: nn.Module, batch: Batch, scores: Callable[[Batch], Tensor], count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -60,7 +62,7 @@ def attributions(
     `scores(batch)` are the `count` scalars (N, count) of N rows. They are attributed to the tokens of the source or,
     in language models, of the input.
     """
-    embedding = token_embedding(model)
+    embedding = input_embedding(model, batch)
     assert embedding is not None
     ends = batch.input.new_tensor([1.0, 0.0], dtype=torch.get_default_dtype())
     both = _repeated(batch, 2)
@@ -98,7 +100,8 @@ def _scaled(embedding: nn.Module, scales: Tensor, batch: Batch) -> Iterator[list
     """Multiplies the embeddings of each row by its scale (N,) by a forward hook; yields what the encoder gets, as a
     leaf of the graph. With tied embeddings, those of the decoder input stay as they are."""
     leaves: list[Tensor] = []
-    attributed = batch.input if batch.source.ids is None else batch.source.ids
+    source = batch.source.ids if batch.source.features is None else batch.source.features
+    attributed = batch.input if source is None else source
 
     def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         if isinstance(inputs[0], Tensor) and inputs[0] is not attributed:
@@ -120,14 +123,17 @@ def saliency_view(subject: Subject) -> ViewResult:
     if isinstance(subject.run, TaggingRun):
         explained = isinstance(subject.run.model, ExplainsTags)
         return _features(subject, subject.run) if explained else _tagger(subject, subject.run)
-    if isinstance(subject.run, LanguageRun | TranslationRun):
+    if isinstance(subject.run, DECODERS):
         return _decoder(subject)
+    if isinstance(subject.run, ImageRun):
+        return _classifier(subject, subject.run.codec.labels)
     assert isinstance(subject.run, ClassificationRun)
-    return _ngrams(subject, subject.run) if explains(subject.run.predictor) else _classifier(subject, subject.run)
+    explained = explains(subject.run.predictor)
+    return _ngrams(subject, subject.run) if explained else _classifier(subject, subject.run.labels)
 
 
-def _classifier(subject: Subject, run: ClassificationRun) -> ViewResult:
-    labels = run.labels
+def _classifier(subject: Subject, labels: Labels) -> ViewResult:
+    run = subject.run
     with torch.no_grad():
         logits = run.model(subject.example.batch)[0]
     first, *rest = logits.argsort(descending=True).tolist()
@@ -141,8 +147,11 @@ def _classifier(subject: Subject, run: ClassificationRun) -> ViewResult:
         return chosen.unsqueeze(1)
 
     saliency = _saliency(subject, scores, [score])
+    span = subject.options.shown(len(saliency.integrated_gradients.columns), 1)
     figures = [
-        SignedStrip(f"{method}: {score}", values.columns, tuple(values.values[0].tolist()), "logits")
+        SignedStrip(
+            f"{method}: {score}", values.columns[span], tuple(values.values[0, span].tolist()), "logits", 1 + span.start
+        )
         for method, values in (
             ("integrated gradients", saliency.integrated_gradients),
             ("gradient × input", saliency.gradient_input),
@@ -178,7 +187,8 @@ def _tagger(subject: Subject, run: TaggingRun) -> ViewResult:
 def _decoder(subject: Subject) -> ViewResult:
     """log p of the last tokens, attributed to the source, or to the tokens before them."""
     model, example = subject.run.model, subject.example
-    real = [t for t, target in enumerate(example.batch.target[0].tolist()) if target != IGNORE][-MAX_TARGETS:]
+    predicted = range(example.batch.target.size(1))[subject.options.shown(example.batch.target.size(1), 1)]
+    real = [t for t in predicted if example.batch.target[0, t] != IGNORE][-MAX_TARGETS:]
     targets = example.batch.target[0, real]
 
     def scores(batch: Batch) -> Tensor:
@@ -186,10 +196,12 @@ def _decoder(subject: Subject) -> ViewResult:
         return log_probs.gather(-1, targets.view(1, -1, 1).expand(len(log_probs), -1, 1)).squeeze(-1)
 
     saliency = _saliency(subject, scores, [example.targets[t] for t in real])
-    where = "source tokens" if example.source else "tokens before it"
+    where = "tokens before it"
+    if example.source:
+        where = "source tokens" if example.pixels is None else "patches"
     prose = f"Each row is a predicted token: what the {where} add to its log-probability (nats)."
     if len(real) == MAX_TARGETS:
-        prose += f" The last {MAX_TARGETS} tokens are shown."
+        prose += f" The last {MAX_TARGETS} tokens are shown; --span A:B selects others."
     return ViewResult(
         Step("Saliency: what each token adds to a prediction", prose, FORMULA, _matrices(saliency)), saliency
     )
@@ -197,7 +209,7 @@ def _decoder(subject: Subject) -> ViewResult:
 
 def _matrices(saliency: Saliency) -> list[Figure]:
     methods = (saliency.integrated_gradients, saliency.gradient_input)
-    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, heat=True) for one in methods]
+    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, signed=True) for one in methods]
 
 
 def _saliency(subject: Subject, scores: Callable[[Batch], Tensor], names: Sequence[str]) -> Saliency:

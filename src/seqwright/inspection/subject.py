@@ -27,10 +27,19 @@ class Options:
     """Alternatives and neighbors of a token."""
     on: str | None = None
     """File over which statistics of heads are taken."""
+    span: tuple[int, int] | None = None
+    """Tokens that are shown, from the first to before the second, as tables number them; all by default."""
 
     def __post_init__(self) -> None:
         if self.top < 1:
             raise UserError(f"top must be at least 1, not {self.top}.")
+        if self.span is not None and not 0 <= self.span[0] < self.span[1]:
+            raise UserError(f"a span goes from a token to a later one, as in 3:8, not {self.span[0]}:{self.span[1]}.")
+
+    def shown(self, count: int, first: int = 0) -> slice:
+        """Those of `count` rows that the span has; they are numbered from `first`."""
+        start, stop = (0, count) if self.span is None else (number - first for number in self.span)
+        return slice(max(0, start), max(0, stop))
 
 
 @dataclass(frozen=True)

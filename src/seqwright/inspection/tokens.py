@@ -69,7 +69,7 @@ def tokens_view(subject: Subject) -> ViewResult:
         log_probs, targets = subject.forward.log_probs, example.batch.target[0].tolist()
         names, condition = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
     scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
-    bits = scores.bits
+    bits, shown = scores.bits, subject.options.shown(len(scores.tokens), 1)
     about = "The higher the bar (on a page: the stronger the color), the greater the surprisal."
     if bits:
         mean = sum(bits) / len(bits)
@@ -83,7 +83,7 @@ def tokens_view(subject: Subject) -> ViewResult:
         f"Tokens: surprisal, rank and {'distribution behind a mask' if masked else 'next-token distribution'}",
         about,
         f"surprisal(t) = -log₂ p(token t | {condition})",
-        [TokenStrip("tokens", scores.tokens)],
+        [TokenStrip("tokens", scores.tokens[shown], 1 + shown.start)],
     )
     return ViewResult(step, scores)
 

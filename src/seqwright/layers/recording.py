@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 T = TypeVar("T")
@@ -35,10 +37,19 @@ def recorded_calls(
         for module, module_calls in zip(modules, calls, strict=True)
     ]
     try:
-        yield calls
+        with uncompiled():
+            yield calls
     finally:
         for handle in handles:
             handle.remove()
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Runs compiled modules as they were before: code compiled without hooks calls none that were added later."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes seconds
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def attention_weights(module: Any, arguments: Arguments, options: Options, output: Any) -> Tensor:

@@ -38,7 +38,7 @@ def report(run: RunFacts) -> str:
 
 def sample(record: Record) -> Html:
     """A generated sample: source image, prompt in bold, output; where there is a reference, each on its own."""
-    if "reference" in record and "picture" not in record:
+    if "reference" in record and "image" not in record:
         parts = {
             "source": record["prompt"],
             "output": record["text"].removeprefix(ARROW),
@@ -47,7 +47,7 @@ def sample(record: Record) -> Html:
         rows = [join([element("dt", name), element("dd", text)]) for name, text in parts.items() if text]
         return element("div", element("dl", *rows, class_="pair"), class_="sample")
     prompt = element("b", record["prompt"]) if record.get("prompt") else ""
-    source_image = image(f"data:image/png;base64,{record['picture']}", record["text"]) if "picture" in record else ""
+    source_image = image(f"data:image/png;base64,{record['image']}", record["text"]) if "image" in record else ""
     reference = element("p", "reference:\n", record["reference"], class_="lead") if "reference" in record else ""
     return element("div", source_image, prompt, record["text"], reference, class_="sample")
 
@@ -215,7 +215,7 @@ def _samples(run: RunFacts) -> Html:
 
 def _preview(record: Record, evaluation: Record) -> str:
     """Preview of a collapsed sample: end of the prompt and output, or the PSNR at that step for images."""
-    if "picture" in record and "psnr" in evaluation:
+    if "image" in record and "psnr" in evaluation:
         return f"{title('psnr')}: {figure(evaluation['psnr'])}"
     prompt = record["prompt"]
     if len(prompt) > PREVIEW_CHARACTERS // 2:

@@ -138,6 +138,7 @@ LECTURES = (
             Practice("imdb-cnn", "convolutions, flattened", 12, "H200"),
             Practice("imdb-cnn-max", "convolutions and the maximum over positions", 12, "H200"),
             Practice("imdb-rnn", "the last state of an Elman network", 125, "H200"),
+            Practice("imdb-rnn-lecture", "the same with padding read as tokens: what it forgets", 125),
             Practice("imdb-bilstm", "two layers, both directions", 355, "H200"),
         ),
         ("imdb", "length=250", "parameters"),

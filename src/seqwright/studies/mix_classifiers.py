@@ -22,7 +22,7 @@ from seqwright.pipeline.untrained import keep
 from seqwright.runs.overlap import hold_out_the_same
 from seqwright.tasks.classification.scores import log_probs_of
 
-ENCODING = ("truncation", "max_length", "add_special_tokens")
+ENCODING = ("truncation", "max_length", "padding", "add_special_tokens")
 """Keys of [data] that determine how a part encodes texts."""
 
 

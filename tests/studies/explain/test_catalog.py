@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 import seqwright as sw
@@ -45,7 +46,7 @@ def test_every_topic_is_shown_as_text_json_and_page(name: str) -> None:
     assert "<section" in explanation._repr_html_()
 
 
-@pytest.mark.parametrize("name", [name for name, topic in TOPICS.items() if topic.on])
+@pytest.mark.parametrize("name", [name for name, topic in TOPICS.items() if topic.on and not topic.image])
 @pytest.mark.parametrize("text", ["một hai một ba", "🙂", "<script>alert(1)</script> \x1b[31m & more"])
 def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
     page = sw.explain(name, on=text).html()
@@ -94,9 +95,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "text.txt").write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 20)
     tiny = ["model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "training.steps=2"]
     small = [*tiny, "training.batch_size=2", "tokenizer.kind=words"]
-    for kind, options in (("ngram", ["tokenizer.kind=words"]), ("gpt", small)):
+    recurrent = [key for key in small if "heads" not in key and "context" not in key]
+    for kind, options in (("ngram", ["tokenizer.kind=words"]), ("gpt", small), ("lstm", recurrent), ("gru", recurrent)):
         sw.train(text=str(folder / "text.txt"), model=kind, set=options, run=folder / kind)
-    return {kind: folder / kind for kind in ("ngram", "gpt")}
+    pairs = [str(folder / "text.txt")] * 2
+    sw.train(pairs=pairs, model="lstm", set=[*recurrent, "data.split=tail 10%"], run=folder / "translator")
+    sw.train(masked=str(folder / "text.txt"), set=small, run=folder / "bert")
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 4, 4), np.uint8)
+    np.savez(folder / "images.npz", images=pixels, labels=np.array(["a", "b"] * 10))
+    images = [key for key in tiny if "context" not in key]
+    sw.train(images=str(folder / "images.npz"), set=images, run=folder / "vit")
+    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "bert", "vit", "translator")}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +118,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("sampling", "ngram", "draws"),
         ("search", "ngram", "beam tree"),
         ("attention", "gpt", "layer 0, head 1"),
+        ("lstm", "lstm", "unit 0"),
+        ("gru", "gru", "means over the units"),
+        ("bert", "bert", "predictions"),
+        ("cross-attention", "translator", "P"),
     ],
 )
 def test_topics_on_a_run(runs: dict[str, Path], topic: str, kind: str, figure: str) -> None:
@@ -117,11 +130,33 @@ def test_topics_on_a_run(runs: dict[str, Path], topic: str, kind: str, figure: s
     assert explanation.html()
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_gates_of_a_run_give_the_states_of_the_fused_kernel(runs: dict[str, Path], kind: str) -> None:
+    explanation = sw.explain(kind, run=runs[kind], on=PROMPT, set=["unit=7"])
+    assert explanation["largest difference from the fused kernel's h"].values < 1e-6
+    with pytest.raises(UserError, match="units go from 0 to 7"):
+        sw.explain(kind, run=runs[kind], on=PROMPT, set=["unit=8"])
+
+
+def test_patches_of_an_image_file(runs: dict[str, Path], tmp_path: Path) -> None:
+    pixels = np.full((1, 12, 12), 200, np.uint8)
+    np.savez(tmp_path / "one.npz", images=pixels)
+    assert sw.explain("vit", on=str(tmp_path / "one.npz"))["image"].values == pixels[0].tolist()
+    np.savez(tmp_path / "four.npz", images=pixels[:, :4, :4])
+    classes = sw.explain("vit", run=runs["vit"], on=str(tmp_path / "four.npz"))["most probable classes"]
+    (predicted,) = sw.open(runs["vit"]).classify(str(tmp_path / "four.npz"), temperature=1.0)
+    assert classes.rows[0] == (predicted.label, pytest.approx(predicted.probability))
+
+
 def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     for topic, kind, message in (
         ("ngram", "gpt", "which does not back off"),
         ("attention", "ngram", "which has no self-attention"),
         ("rnn", "gpt", "a run can be shown by vocabulary"),
+        ("lstm", "gru", "which has no LSTM"),
+        ("bert", "gpt", "name a masked language model"),
+        ("vit", "gpt", "holds no ViT that classifies"),
+        ("cross-attention", "gpt", "is that of translators"),
     ):
         with pytest.raises(UserError, match=message):
             sw.explain(topic, run=runs[kind], on=PROMPT)

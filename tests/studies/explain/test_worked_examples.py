@@ -176,6 +176,7 @@ def test_positions_candidates_and_rope() -> None:
     )
     near(torch.tensor(values("positions", "P of odd width"))[4], [-0.757, -0.654, 0.100, 0.995, 0.003], 3)
     near(torch.tensor(values("positions", "M_c M_cᵀ")), torch.eye(4).tolist(), 10)
+    near(torch.tensor(values("positions", "learned angles"))[-1], [1.0, 0.01, 0.0], 6)
 
 
 def test_search_outputs_and_tree() -> None:

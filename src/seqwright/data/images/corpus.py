@@ -22,7 +22,7 @@ from seqwright.data.samples.images import embedded_images
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.text.corpus import check_split, parse_split
 
-SPLIT_METHODS = ("stratified", "pictures", "tail")
+SPLIT_METHODS = ("stratified", "images", "tail")
 IDX_UINT8 = 0x08
 """IDX type code of unsigned bytes."""
 
@@ -45,7 +45,7 @@ class ImageFilesConfig:
     valid: tuple[str, ...] | str | None = None
     """Validation images."""
     split: str | None = None
-    """Validation split of the training images: "stratified 10%" of each class or "pictures 10%" of all, a fixed choice
+    """Validation split of the training images: "stratified 10%" of each class or "images 10%" of all, a fixed choice
     by the hash of the pixels, or "tail 10%"."""
     patch: int = 4
     """Patch size in pixels: the side of square patches, or the width of columns."""
@@ -102,7 +102,7 @@ class CaptionsConfig(ImageFilesConfig):
         super().__post_init__()
         check_sizes(self, "max_length")
         if self.split is not None and parse_split(self.split, SPLIT_METHODS)[0] == "stratified":
-            raise UserError('captions are no classes to stratify by; write split = "pictures 10%".')
+            raise UserError('captions are no classes to stratify by; write split = "images 10%".')
 
 
 @dataclass(frozen=True, kw_only=True)

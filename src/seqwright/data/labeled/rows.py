@@ -26,6 +26,7 @@ SHOWN_ERRORS = 3
 """Malformed rows that an error shows."""
 
 Truncation = Literal["head", "tail", "head+tail", "windows"]
+Padding = Literal["masked", "longest", "max_length"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,9 @@ class LabeledConfig:
     from the end (head+tail, Sun et al. 2019), or everything in windows, whose predictions are averaged."""
     max_length: int | None = None
     """Maximum tokens of a text; default: the model's context, or no limit."""
+    padding: Padding = "masked"
+    """Padding of a batch: masked, or <pad> that the model reads as a token, up to the longest text of the batch
+    (longest) or to max_length. Without a mask a recurrent network forgets the text on its way through them."""
     add_special_tokens: bool = True
     """Adds <sos> before and <eos> after a text, where the vocabulary has them. Texts of a pair always end in <eos>."""
     balance: Literal["none", "oversample"] = "none"
@@ -80,6 +84,8 @@ class LabeledConfig:
             raise UserError("separator splits a line into label and text only; leave columns out.")
         if self.labels != "single" and self.balance != "none":
             raise UserError(f'balance is for single classes; leave it out with labels = "{self.labels}".')
+        if self.padding == "max_length" and self.max_length is None:
+            raise UserError('padding = "max_length" needs a length; set max_length, to 500 for instance.')
         if self.truncation == "windows" and len(self.columns) == 3:
             raise UserError('truncation = "windows" is for single texts; for pairs set it to head, tail or head+tail.')
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.data.bucketing import Ints
-from seqwright.data.labeled.rows import Truncation
+from seqwright.data.labeled.rows import Padding, Truncation
 from seqwright.text.ragged import concatenated_ranges
 from seqwright.text.tokenizer import Tokenizer
 
@@ -71,6 +71,8 @@ class Sources:
     lost: Ints
     """(texts,): tokens that truncation drops."""
     pad: int
+    mask_padding: bool = True
+    """Whether padding is masked; otherwise the model reads `<pad>` as a token."""
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -85,7 +87,7 @@ class Sources:
             return None if values is None else torch.from_numpy(np.where(mask, values[at], 0).astype(np.int64))
 
         return Source(
-            mask=torch.from_numpy(mask),
+            mask=torch.from_numpy(mask if self.mask_padding else np.ones_like(mask)),
             ids=torch.from_numpy(np.where(mask, self.ids[at], self.pad)),
             segments=padded(self.segments),
             words=padded(self.words),
@@ -99,12 +101,15 @@ def frame(
     max_length: int | None,
     truncation: Truncation,
     add_special_tokens: bool,
+    padding: Padding = "masked",
 ) -> Sources:
     """Texts as `<sos> text <eos>` (or without special tokens), pairs as `<sos> one <eos> other <eos>`, truncated to
-    `max_length` ids."""
+    `max_length` ids, or padded to as many with `<pad>`."""
     parts = encoded.lengths.shape[1]
     if parts > 1 and tokenizer.eos is None:
         raise UserError("the texts of a pair are separated by <eos>; keep it in tokenizer.special_tokens.")
+    if padding != "masked" and tokenizer.pad is None:
+        raise UserError(f'data.padding = "{padding}" needs <pad>; keep it in tokenizer.special_tokens.')
     sos = add_special_tokens and tokenizer.sos is not None
     eos = (add_special_tokens or parts > 1) and tokenizer.eos is not None
     room = None if max_length is None else max_length - sos - parts * eos
@@ -114,16 +119,17 @@ def frame(
         )
     kept = truncate(encoded.lengths, room, truncation)
     # A row is a chain of slices (part, start, length) of one array: all ids, then <sos>, <eos> and padding at its end.
-    ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0, tokenizer.padding]])
+    shortest = max_length or 1 if padding == "max_length" else 1  # every text has at least one position
+    ids = np.concatenate([encoded.ids, [tokenizer.sos or 0, tokenizer.eos or 0], [tokenizer.padding] * shortest])
     begins, ends = encoded.starts[kept.origin], (encoded.starts + encoded.lengths)[kept.origin]
     ones = np.ones(len(kept.origin), np.int64)
-    chain = [(0, ones * (len(ids) - 3), ones * sos)]
+    chain = [(0, ones * len(encoded.ids), ones * sos)]
     for p in range(parts):
         chain.append((p, (begins + kept.skipped)[:, p], kept.head[:, p]))
         chain.append((p, (ends - kept.tail)[:, p], kept.tail[:, p]))
-        chain.append((p, ones * (len(ids) - 2), ones * eos))
-    empty = sum(length for _, _, length in chain) == 0
-    chain.append((0, ones * (len(ids) - 1), ones * empty))  # so that every text has at least one position
+        chain.append((p, ones * (len(encoded.ids) + 1), ones * eos))
+    missing = shortest - np.sum([length for _, _, length in chain], 0)
+    chain.append((0, ones * (len(encoded.ids) + 2), missing.clip(min=0)))
     part, start, length = (np.stack(np.broadcast_arrays(*column), -1) for column in zip(*chain, strict=True))
     framed = ids[concatenated_ranges(start.ravel(), length.ravel())]
     lengths = length.sum(1)
@@ -139,6 +145,7 @@ def frame(
         truncated=int((encoded.lengths.sum(1) > room).sum()) if room is not None else 0,
         lost=(encoded.lengths.sum(1) - kept_tokens).clip(min=0),  # overlapping windows keep more than all
         pad=tokenizer.padding,
+        mask_padding=padding == "masked",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class CopiedText(NotebookTable):
     """Line of one of its occurrences, from 1; where `unit` is not "line", the number of its record or document."""
     unit: Unit
     occurrences: int
-    """Number of its occurrences in the training text."""
+    """Number of its occurrences in the training text; of a mixture, in that of the part that has most."""
 
     @property
     def place(self) -> str:
@@ -78,21 +78,31 @@ def copying_statistics(lengths: Sequence[Ids], also: int) -> CopyingStatistics:
     return CopyingStatistics(len(lengths), len(joined), longest, shares)
 
 
-class Searcher:
-    """Searches texts in an index; special tokens match nothing."""
+@dataclass(frozen=True)
+class IndexedMatch(Match):
+    """A match in one of several indexes."""
 
-    def __init__(self, index: SuffixIndex, tokenizer: Tokenizer):
-        if int(index.ids.max()) >= tokenizer.size:
+    index: int
+
+
+class Searcher:
+    """Searches texts in the index of a training text, or in those of a mixture's parts.
+
+    Special tokens match nothing.
+    """
+
+    def __init__(self, indexes: Sequence[SuffixIndex], tokenizer: Tokenizer):
+        if any(int(index.ids.max()) >= tokenizer.size for index in indexes):
             raise UserError("the index of the training text has ids beyond the vocabulary; delete the run's where/.")
-        self.index, self.tokenizer = index, tokenizer
+        self.indexes, self.tokenizer = indexes, tokenizer
         line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes], np.int64)
-        self._lines = LineCounter(index.ids, line_ends)
+        self._lines = [LineCounter(index.ids, line_ends) for index in indexes]
 
     def search(self, texts: Sequence[Ids], min_tokens: int) -> list[SearchedText]:
         """The matches of each text."""
         return [self._searched(ids, part, min_tokens) for ids, part in zip(texts, self._matches(texts), strict=True)]
 
-    def _searched(self, ids: Ids, matches: Sequence[Match], min_tokens: int) -> SearchedText:
+    def _searched(self, ids: Ids, matches: Sequence[IndexedMatch], min_tokens: int) -> SearchedText:
         listed = [match for match in matches if match.length >= min_tokens]
         return SearchedText(
             self.tokenizer.decode(ids.tolist()),
@@ -122,24 +132,37 @@ class Searcher:
             for ids, matches in zip(texts, self._matches(texts), strict=True)
         ]
 
-    def _matches(self, texts: Sequence[Ids]) -> list[list[Match]]:
+    def _matches(self, texts: Sequence[Ids]) -> list[list[IndexedMatch]]:
         """Maximal matches of each text, in one search: texts are separated by an id that never occurs."""
         is_text = self.tokenizer.is_text
         parts = [part for ids in texts for part in (np.where(is_text[ids], ids, NEVER), [NEVER])]
+        query = np.concatenate([np.zeros(0, np.int64), *parts])
         firsts = np.cumsum([0, *(len(ids) + 1 for ids in texts)])
-        matches: list[list[Match]] = [[] for _ in texts]
-        for match in self.index.matches(np.concatenate([np.zeros(0, np.int64), *parts])):
+        matches: list[list[IndexedMatch]] = [[] for _ in texts]
+        for match in maximal([index.matches(query) for index in self.indexes]):
             text = int(np.searchsorted(firsts, match.start, side="right")) - 1
-            matches[text].append(Match(match.start - int(firsts[text]), match.length, match.position))
+            matches[text].append(replace(match, start=match.start - int(firsts[text])))
         return matches
 
-    def _copied(self, match: Match, ids: Ids) -> CopiedText:
+    def _copied(self, match: IndexedMatch, ids: Ids) -> CopiedText:
         pieces = [self.tokenizer.token_bytes[id] for id in ids[match.start : match.end]]
         blank = next((n for n, piece in enumerate(pieces) if piece.strip()), 0)  # the line is that of the first letter
-        origin: Origin = self.index.origin(match.position + blank, self._lines)
+        origin: Origin = self.indexes[match.index].origin(match.position + blank, self._lines[match.index])
         copied = ids[match.start : match.end]
-        text, occurrences = self.tokenizer.decode(copied.tolist()), self.index.count(copied)
+        # Parts of a mixture may share text: the largest count, not the sum.
+        occurrences = max(index.count(copied) for index in self.indexes)
+        text = self.tokenizer.decode(copied.tolist())
         return CopiedText(text, match.length, match.start, origin.file, origin.number, origin.unit, occurrences)
+
+
+def maximal(matches: Sequence[Sequence[Match]]) -> list[IndexedMatch]:
+    """The matches of all indexes in order, without those that lie within another."""
+    indexed = [IndexedMatch(one.start, one.length, one.position, n) for n, part in enumerate(matches) for one in part]
+    kept: list[IndexedMatch] = []
+    for match in sorted(indexed, key=lambda match: (match.start, -match.end, match.index)):
+        if not kept or match.end > kept[-1].end:
+            kept.append(match)
+    return kept
 
 
 def match_lengths(matches: Sequence[Match], tokens: int) -> Ids:

@@ -1,11 +1,17 @@
-"""The suffix index of a run's training text: built when it is first needed, then kept in the run's folder."""
+"""The suffix index of a run's training text: built when it is first needed, then kept in the run's folder.
+
+A mixture has the training texts of all its parts: its own folder has the index of the first, the others theirs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
+from seqwright.core.protocols import Ensemble
 from seqwright.data.files import MissingFileError
 from seqwright.data.text.corpora import origins_of, read_corpora, to_stream
 from seqwright.data.text.corpus import TextConfig, TextFiles
@@ -35,6 +41,26 @@ def training_index(run: Run, progress: Progress = SILENT) -> SuffixIndex:
         index = open_index(folder, corpus)
         assert index is not None
     return index
+
+
+def part_runs(run: Run, open_run: Callable[[Path], Run], notes: list[str]) -> list[Run]:
+    """The parts of a mixture that were trained on other data than its first, with notes on those that cannot be opened;
+    empty for any other run."""
+    parts = [Path(part["run"]) for part in run.summary.get("parts", ())[1:]] if isinstance(run.model, Ensemble) else []
+    if parts and not run.directory.native:
+        notes.append("the mixture was made elsewhere, so only the training text of its first part is searched.")
+        return []
+    opened: dict[str, Run] = {}
+    for path in parts:
+        try:
+            part = open_run(path if path.exists() else run.path.parent / path.name)
+            if part.tokenizer.hash != run.tokenizer.hash:
+                raise UserError("it has another tokenizer now.")
+            opened.setdefault(_recorded_corpus(part), part)
+        except UserError as error:
+            notes.append(f"the training text of the part {path} is not searched: {error}")
+    opened.pop(_recorded_corpus(run), None)
+    return list(opened.values())
 
 
 def _recorded_corpus(run: Run) -> str:

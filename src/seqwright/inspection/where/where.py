@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.data.files import MissingFileError
 from seqwright.inspection.where.copying import Ids, SearchedText, Searcher, copying_statistics
 from seqwright.inspection.where.report import Where
-from seqwright.inspection.where.training_text import training_index
+from seqwright.inspection.where.training_text import part_runs, training_index
+from seqwright.runs.overlap import hold_out_the_same
 from seqwright.runs.run import Run
 from seqwright.tasks.language.task import LanguageRun, TextRun
 
@@ -28,6 +30,7 @@ def where(
     run: Run,
     text: str | Sequence[str] | None = None,
     *,
+    open_run: Callable[[Path], Run],
     on: str | Sequence[str] | None = None,
     samples: int | None = None,
     min_tokens: int | None = None,
@@ -37,15 +40,20 @@ def where(
     """Matches of a text, of several, of files (`on`) or of samples in the training text of a run, with file and line.
 
     Without any of them, 20 samples are drawn; `decoding` are options of [decoding]. Samples and files are compared with
-    as much held-out text, where the run has some.
+    as much held-out text, where the run has some. `open_run` opens the parts of a mixture.
     """
     if sum(given is not None for given in (text, on, samples)) > 1:
         raise UserError("give texts, files with --on, or --samples N; one of them.")
     if min_tokens is not None and min_tokens < 1:
         raise UserError(f"min_tokens must be at least 1, not {min_tokens}.")
-    index = training_index(run, progress)
-    assert isinstance(run, TextRun)
     notes: list[str] = []
+    first, parts = training_index(run, progress), part_runs(run, open_run, notes)
+    indexes = [first, *(training_index(part, progress) for part in parts)]
+    assert isinstance(run, TextRun)
+    sizes = [len(index.ids) - len(index.starts) for index in indexes]
+    if parts:
+        counted = ", ".join(f"{size:,}" for size in sizes)
+        notes.append(f"the parts were trained on different texts ({counted} tokens), and all of them are searched.")
     if text is not None:
         what, ids = "Given texts", _given(run, [text] if isinstance(text, str) else text)
     elif on is not None:
@@ -55,17 +63,19 @@ def where(
         what, ids = f"{count:,} samples", _samples(run, count, decoding)
     ids = _limited(ids, notes)
     least = min_tokens or (MIN_CHARACTERS if run.tokenizer.kind in ("characters", "bytes") else MIN_TOKENS)
-    searcher = Searcher(index, run.tokenizer)
+    searcher = Searcher(indexes, run.tokenizer)
     texts = searcher.search(ids, least)
     if text is not None:
         texts = _continuing_lines(run, searcher, [text] if isinstance(text, str) else text, texts, least)
     held_out = None
-    if text is None and (baseline := _held_out(run, ids, notes)):
+    if text is None and any(not hold_out_the_same(run, part) for part in parts):
+        notes.append("the parts hold out different texts, so there is none to compare with.")
+    elif text is None and (baseline := _held_out(run, ids, notes)):
         held_out = copying_statistics(searcher.lengths(baseline), least)
     return Where(
         run=str(run.path),
         min_tokens=least,
-        indexed=len(index.ids) - len(index.starts),
+        indexed=sum(sizes),
         what=what,
         texts=tuple(texts),
         copying=copying_statistics([text.lengths for text in texts], least),

@@ -26,6 +26,8 @@ class Topic:
     """Whether it can be computed on a text of the user (its options have a `text`)."""
     run: bool = False
     """Whether it can be computed on a trained run."""
+    image: bool = False
+    """Whether its text is an image file."""
 
 
 TOPICS = {
@@ -39,8 +41,8 @@ TOPICS = {
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
     "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
     "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn"),
-    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm"),
-    "gru": Topic("GRU: reset and update gates.", "gates:gru"),
+    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run=True),
+    "gru": Topic("GRU: reset and update gates.", "gates:gru", run=True),
     "gradients": Topic("Vanishing gradients by distance: RNN, LSTM, GRU and attention.", "gradients:gradients"),
     "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
     "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq"),
@@ -51,7 +53,9 @@ TOPICS = {
         "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run=True
     ),
     "masking": Topic("Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True),
-    "cross-attention": Topic("Queries of the decoder, keys and values of the source.", "masking:cross_attention"),
+    "cross-attention": Topic(
+        "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run=True
+    ),
     "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head"),
     "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
     "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm"),
@@ -59,8 +63,8 @@ TOPICS = {
     "tricks": Topic("Scaled scores, residuals, normalization and positions: with and without.", "tricks:tricks"),
     "growth": Topic("Time and memory by length: linear and quadratic.", "growth:growth"),
     "sampling": Topic("Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run=True),
-    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True),
-    "vit": Topic("An image as a sequence of patches.", "vit:vit"),
+    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True, run=True),
+    "vit": Topic("An image as a sequence of patches.", "vit:vit", on=True, run=True, image=True),
 }
 """In the order of the lectures."""
 

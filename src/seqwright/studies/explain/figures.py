@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -31,9 +32,13 @@ NOTEBOOK_STYLE = """
 .seqwright td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .seqwright table.matrix td[style] {
   background: color-mix(in srgb, var(--accent) calc(var(--weight) * 50%), transparent); }
+.seqwright table.matrix td.negative {
+  background: color-mix(in srgb, var(--line-2) calc(var(--weight) * 50%), transparent); }
 .seqwright .title { font-weight: 600; }
 .seqwright .formula, .seqwright .erratum { padding: 6px 12px; border-left: 3px solid var(--accent); }
 .seqwright ul.tree, .seqwright ul.tree ul { list-style: none; padding-left: 18px; }
+.seqwright .drawing rect { fill: var(--accent); }
+.seqwright .drawing .negative { fill: var(--line-2); }
 .seqwright svg.chart { display: block; width: 480px; max-width: 100%; overflow: visible; }
 .seqwright svg.chart polyline { fill: none; stroke-width: 2; }
 .seqwright svg.chart line { stroke: currentColor; opacity: .2; }
@@ -82,6 +87,8 @@ class Matrix(Displayed):
     columns: tuple[str, ...] = ()
     heat: bool = False
     """Shade cells by their value: for weights and probabilities, 0 to 1."""
+    signed: bool = False
+    """Shade cells by their share of the greatest magnitude, those below zero in another color."""
 
     @property
     def title(self) -> str:
@@ -141,13 +148,27 @@ class Matrix(Displayed):
         return [f"… {missing[0]:,} more rows, {missing[1]:,} more columns"] if any(missing) else []
 
     def _cell(self, value: float) -> Html:
-        weight = min(1.0, max(0.0, value)) if self.heat and math.isfinite(value) else None
+        weight = None
+        if math.isfinite(value) and (self.heat or self.signed):
+            weight = abs(value) / self._top if self.signed else min(1.0, max(0.0, value))
         style = None if weight is None else f"--weight: {weight:.3f}"
-        return element("td", number(value), class_="number", style=style)
+        kind = "number negative" if self.signed and value < 0 else "number"
+        return element("td", number(value), class_=kind, style=style)
+
+    @functools.cached_property
+    def _top(self) -> float:
+        """The greatest magnitude that is shown."""
+        return max([1e-12, *(abs(value) for row in self._grid() for value in row if math.isfinite(value))])
 
 
 def matrix(
-    name: str, values: Any, *, rows: Iterable[str] = (), columns: Iterable[str] = (), heat: bool = False
+    name: str,
+    values: Any,
+    *,
+    rows: Iterable[str] = (),
+    columns: Iterable[str] = (),
+    heat: bool = False,
+    signed: bool = False,
 ) -> Matrix:
     """A figure of a tensor or nested lists."""
     nested = values.detach().tolist() if isinstance(values, Tensor) else values
@@ -158,7 +179,7 @@ def matrix(
         inner = inner[0] if inner else 0.0
     assert len(shape) <= 2, f"{name} has {len(shape)} axes; show its parts"
     labels = tuple(map(visible, rows))[:MAX_ROWS], tuple(map(visible, columns))[:MAX_COLUMNS]
-    return Matrix(name, nested, tuple(shape), *labels, heat)
+    return Matrix(name, nested, tuple(shape), *labels, heat, signed)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,11 @@ table.matrix tbody td:first-of-type { border-left: 1.5px solid var(--quiet); }
 table.matrix tbody td:last-of-type { border-right: 1.5px solid var(--quiet); }
 table.matrix tbody th { text-align: right; }
 table.matrix td[style] { background: color-mix(in srgb, var(--accent) calc(var(--weight) * 50%), transparent); }
+table.matrix td.negative { background: color-mix(in srgb, var(--line-2) calc(var(--weight) * 50%), transparent); }
+.drawing { max-height: 80vh; overflow: auto; }
+.drawing svg { width: auto; height: auto; max-width: none; }
+.drawing rect { fill: var(--line-1); }
+.drawing .negative { fill: var(--line-2); }
 .erratum { max-width: 72ch; margin: 20px 0 0; padding: 10px 16px; border-left: 3px solid var(--line-2);
   background: var(--card); }
 ul.tree, ul.tree ul { list-style: none; margin: 0; padding: 0 0 0 20px; border-left: 1px solid var(--hair); }

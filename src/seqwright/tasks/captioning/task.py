@@ -18,6 +18,7 @@ from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.bucketing import ByLength, Ints
 from seqwright.data.files import as_list
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
+from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
 from seqwright.decoding.options import SearchOptions
@@ -148,13 +149,13 @@ class CaptioningTask:
         grid, tokenizer = self.codec.grid, self.codec.tokenizer
         self.train = CaptionedImages.encode(train, self.codec)
         self.valid = None if valid is None else CaptionedImages.encode(grid.fitted(valid), self.codec)
-        for text in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "pictures")):
+        for text in (*train.notes, *held_out_notes(data.split, None if valid is None else len(valid), "images")):
             note(text)
         for name, part in (("training", self.train), ("validation", self.valid)):
             if part is not None and part.target.unknown:
                 note(f"{part.target.unknown:,} tokens of {name} captions are <unk>.")
         note(
-            f"{len(train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
+            f"{len(train):,} training images of {grid.height} × {grid.width} × {grid.channels}, each in {grid.length}"
             f" patches of {grid.patch_dim} numbers; {tokenizer.kind} vocabulary of {tokenizer.size:,}."
         )
 
@@ -170,7 +171,7 @@ class CaptioningTask:
     def feed(self, model: Autoregressive) -> ByLength:
         training, context, length = self.settings.training, model.context, self.codec.grid.length
         if context is not None and length > context:
-            raise UserError(f"a picture has {length} patches; set model.context to that or more.")
+            raise UserError(f"an image has {length} patches; set model.context to that or more.")
         max_length = min(self.settings.data.max_length, context or self.settings.data.max_length)
         kept = self.train.within(max_length)
         if skipped := len(self.train.images) - len(kept.images):
@@ -197,12 +198,12 @@ class CaptioningTask:
                 "prompt": "",
                 "text": "\n".join(texts),
                 "reference": "\n".join(captions_of(images)),
-                "picture": base64_png(sheet([picture[None] for picture in images.pixels])),
+                "image": base64_png(sheet([image[None] for image in images.pixels])),
             }
         ]
 
     def show(self, batch: Batch) -> str:
-        return f"a picture → {self.codec.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
+        return f"an image → {self.codec.tokenizer.decode(batch.input[0].tolist())[:100]!r}"
 
 
 class CaptioningRun(ImageInputRun):
@@ -227,6 +228,12 @@ class CaptioningRun(ImageInputRun):
         for name in as_list(files):
             yield from captions(self.searched, self.images([name]), self.grid, self.tokenizer, chosen, self.device)
 
+    def caption_pixels(self, pixels: Pixels) -> str:
+        """The caption of an image (1, H, W, C) of the training images' size."""
+        options = self.settings.decoding
+        (caption,) = captions(self.searched, Images(pixels=pixels), self.grid, self.tokenizer, options, self.device)
+        return caption.text
+
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on captioned images of files, or on the validation images of the run."""
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
@@ -238,7 +245,7 @@ class CaptioningRun(ImageInputRun):
 @torch.inference_mode()
 def captions(
     model: Autoregressive,
-    pictures: Images,
+    images: Images,
     grid: Grid,
     tokenizer: Tokenizer,
     options: SearchOptions,
@@ -246,8 +253,8 @@ def captions(
 ) -> Iterator[Caption]:
     """The captions that a search finds for images, in order; pass a model that was optimized for inference."""
     model.eval()
-    for first in range(0, len(pictures), BATCH_IMAGES):
-        source = grid.source(pictures.pixels[first : first + BATCH_IMAGES]).to(device)
+    for first in range(0, len(images), BATCH_IMAGES):
+        source = grid.source(images.pixels[first : first + BATCH_IMAGES]).to(device)
         banned = tokenizer.never_generated(tokenizer.eos)
         found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned)
         for best, *others in found:
@@ -286,7 +293,7 @@ def evaluate(
         return Scores.of(counts, config, quick=True)
     scores = scores_by_length(counts, config, [len(caption.split()) for (caption,) in references])
     del scores["by_source_length"]  # images are all of one size
-    facts = {"pictures": len(images), "search": to_table(options), "lower_case": lowercased}
+    facts = {"images": len(images), "search": to_table(options), "lower_case": lowercased}
     inputs = [f"image {n}" for n in range(1, len(images) + 1)]
     return OutputScores(scores | facts).with_examples(
         lambda: output_examples("image", inputs, references, texts, config)
@@ -300,7 +307,7 @@ def greedy(options: CaptioningOptions) -> CaptioningOptions:
 
 def captions_of(images: Images) -> tuple[str, ...]:
     if images.labels is None:
-        raise UserError("these pictures have no captions: an .npz holds them in an array 'captions'.")
+        raise UserError("these images have no captions: an .npz holds them in an array 'captions'.")
     return images.labels
 
 

@@ -88,6 +88,7 @@ def truncated_sources(texts: EncodedTexts, tokenizer: Tokenizer, data: LabeledCo
         max_length=max_length(data, context),
         truncation=data.truncation,
         add_special_tokens=data.add_special_tokens,
+        padding=data.padding,
     )
 
 

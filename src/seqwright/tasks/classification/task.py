@@ -70,6 +70,8 @@ class ClassificationTask:
         if valid is not None:
             self.valid_texts = encode([row.texts for row in valid.rows], self.tokenizer)
             self.labels.targets(valid.rows, settings.evaluation.unknown)  # refuses unknown labels before training
+        if data.padding != "masked" and settings.kind == COUNTED:
+            raise UserError("a bag of n-grams has no padding; leave data.padding out.")
         if settings.training.r_drop and data.labels != "single":
             raise UserError("R-Drop compares distributions over classes; leave training.r_drop out.")
         self._note_data()

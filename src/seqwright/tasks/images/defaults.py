@@ -13,7 +13,7 @@ from seqwright.data.images.files import sizes_of
 from seqwright.data.samples.text import is_embedded
 from seqwright.tasks.defaults import KILO, run_name
 
-# Up to this many pictures: layers, width and heads of a vision Transformer, epochs.
+# Up to this many images: layers, width and heads of a vision Transformer, epochs.
 SIZES: list[tuple[float, dict[str, Any]]] = [
     (1 * KILO, {"layers": 3, "width": 64, "heads": 4, "epochs": 60}),
     (5 * KILO, {"layers": 4, "width": 96, "heads": 4, "epochs": 40}),
@@ -21,7 +21,7 @@ SIZES: list[tuple[float, dict[str, Any]]] = [
     (float("inf"), {"layers": 6, "width": 256, "heads": 8, "epochs": 10}),
 ]
 PATCHES = 64
-"""The most patches of a picture, where any squares that fill it allow that."""
+"""The most patches of an image, where any squares that fill it allow that."""
 SCALED = (64, 64)
 """Height and width that image files are scaled to where they are larger, or differ."""
 
@@ -33,18 +33,16 @@ def images_recipe(
     kind: str,
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
-    """A recipe, as tables, for a classifier of pictures."""
+    """A recipe, as tables, for a classifier of images."""
     if tokenizer is not None:
-        raise UserError(
-            "pictures are no text: there is no tokenizer to choose, and no run that reads text can begin one that sees."
-        )
+        raise UserError("images have no tokenizer: leave --tokenizer out, and fine-tune from runs of images only.")
     size = scaled(files)
-    pictures = read_images(files, ImagesConfig(train=tuple(files), size=size))
-    height, width = pictures.pixels.shape[1:3]
-    sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
+    images = read_images(files, ImagesConfig(train=tuple(files), size=size))
+    height, width = images.pixels.shape[1:3]
+    sizes = next(sizes for most, sizes in SIZES if len(images) <= most)
     data: dict[str, Any] = {"kind": "images", "train": list(files), "patch": patch(height, width)}
     data |= {} if size is None else {"size": list(size)}
-    data |= {"valid": list(valid)} if valid else {"split": f"stratified {_share(len(pictures))}%"}
+    data |= {"valid": list(valid)} if valid else {"split": f"stratified {_share(len(images))}%"}
     data["shift"] = min(height, width) // 14  # 2 pixels of MNIST's 28
     model: dict[str, Any] = {"kind": kind, "width": sizes["width"], "dropout": 0.1}
     if kind == "vit":
@@ -66,10 +64,10 @@ def captions_recipe(
     tokenizer: str | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for an image captioner."""
-    pictures = read_images(files, ImagesConfig(train=tuple(files)))
-    sizes = next(sizes for most, sizes in SIZES if len(pictures) <= most)
-    data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*pictures.pixels.shape[1:3])}
-    data |= {"valid": list(valid)} if valid else {"split": f"pictures {_share(len(pictures))}%"}
+    images = read_images(files, ImagesConfig(train=tuple(files)))
+    sizes = next(sizes for most, sizes in SIZES if len(images) <= most)
+    data: dict[str, Any] = {"kind": "captions", "train": list(files), "patch": patch(*images.pixels.shape[1:3])}
+    data |= {"valid": list(valid)} if valid else {"split": f"images {_share(len(images))}%"}
     model: dict[str, Any] = {"kind": kind, "width": sizes["width"]}
     if kind == "transformer":
         model |= {"layers": sizes["layers"], "heads": sizes["heads"], "ffn_width": 2 * sizes["width"]}
@@ -84,7 +82,7 @@ def captions_recipe(
 
 
 def patch(height: int, width: int) -> int:
-    """The smallest side of squares, of 2 pixels at least, that fill a picture with few enough of them; otherwise the
+    """The smallest side of squares, of 2 pixels at least, that fill an image with few enough of them; otherwise the
     largest there is."""
     shared = math.gcd(height, width)
     fitting = [side for side in range(2, shared + 1) if shared % side == 0]

@@ -89,7 +89,7 @@ def evaluate(
     by_image = [one.grouped(len(outputs) // len(images)) for one in counts]
     if len(outputs) > len(images) and not quick:  # frames of an image are not independent: images are resampled
         scores |= Scores.of(by_image, settings.evaluation, quick=False).as_json()
-    table = ImageScores(scores if fit else scores | {"pictures": len(images)})
+    table = ImageScores(scores if fit else scores | {"images": len(images)})
     return table.with_examples(lambda: image_examples(by_image, images, outputs, feed.targets, codec.names))
 
 
@@ -126,7 +126,7 @@ def restoration_counts(errors: Floats, objective: str) -> Iterator[Counts]:
     """Counts of each image: nll, squared error and PSNR of the restored image, and PSNR of its corrupted source: the
     last frame, where the next one is predicted, and then also PSNR of a rollout."""
     restored, corrupted, rolled_out = errors[:, :2], errors[:, 2:4], errors[:, 4:]
-    facts = signature(objective, pictures=len(restored), seqwright=__version__)
+    facts = signature(objective, images=len(restored), seqwright=__version__)
     yield Counts(
         name="nll",
         rows=restored,

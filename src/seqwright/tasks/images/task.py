@@ -51,11 +51,11 @@ class ImageTask:
         if self.valid is not None:
             self.valid = grid.fitted(self.valid)
             self.codec.targets(self.valid)  # refuses unknown classes before training
-        held_out = held_out_notes(data.split, None if self.valid is None else len(self.valid), "pictures")
+        held_out = held_out_notes(data.split, None if self.valid is None else len(self.valid), "images")
         for note in (*self.train.notes, *held_out):
             progress.note(note)
         progress.note(
-            f"{len(self.train):,} training pictures of {grid.height} × {grid.width} × {grid.channels}, each in"
+            f"{len(self.train):,} training images of {grid.height} × {grid.width} × {grid.channels}, each in"
             f" {grid.length} patches of {grid.patch_dim} numbers."
         )
 
@@ -84,24 +84,24 @@ class ImageTask:
         outputs = predict(model, batch.to(device))
         if self.codec.objective == "next-frame":
             rolled_out = rollout(model, batch.to(device))
-            picture = movie_sheet(images.pixels, batch, outputs, rolled_out, self.codec.grid)
-            return [{"prompt": "", "text": CAPTION, "picture": base64_png(picture)}]
+            image = movie_sheet(images.pixels, batch, outputs, rolled_out, self.codec.grid)
+            return [{"prompt": "", "text": CAPTION, "image": base64_png(image)}]
         if not self.codec.names:
-            picture = sheet([*reconstructions(batch, outputs, self.codec.grid), images.pixels])
+            image = sheet([*reconstructions(batch, outputs, self.codec.grid), images.pixels])
             text = "three rows: input, output and target"
-            return [{"prompt": "", "text": text, "picture": base64_png(picture)}]
+            return [{"prompt": "", "text": text, "image": base64_png(image)}]
         labels = [predicted_label(row, self.codec.names)[0] for row in outputs]
         return [
             {
                 "prompt": "",
                 "text": ", ".join(labels),
                 "reference": ", ".join(images.labels or ()),
-                "picture": base64_png(sheet([images.pixels])),
+                "image": base64_png(sheet([images.pixels])),
             }
         ]
 
     def show(self, batch: Batch) -> str:
-        return f"{batch.rows} pictures"
+        return f"{batch.rows} images"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class ImageRun(ImageInputRun):
         """The class of each image of files, in order; options are those of the recipe's [decoding] section."""
         decoding, names = self._decoding(**options), self.codec.names
         if not names:
-            raise UserError(f"{self.path} answers with pictures, not with classes; see its report.html.")
+            raise UserError(f"{self.path} predicts images, not classes; see its report.html.")
         for file in as_list(files):
             feed = self._feed(self.images([file]), labeled=False)
             for step in range(feed.steps_per_epoch):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from seqwright.core.batch import IGNORE
+from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, check_not_negative
 from seqwright.data.text.masked import MASK, MASKED, RANDOM, Ints, Masking
+from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, matrix, table
 from seqwright.studies.explain.options import TopicOptions
@@ -36,11 +39,16 @@ class BertOptions(TopicOptions):
             raise UserError(f"mask_rate must be between 0 and 1, not {self.mask_rate}.")
 
 
-def bert(options: BertOptions) -> Explanation:
-    """The input and the targets of one text in three epochs."""
+def bert(options: BertOptions, run: Run | None = None) -> Explanation:
+    """The input and the targets of one text in three epochs; with a run, also what it predicts."""
     lines = documents(options.text)
-    special_tokens = ("<unk>", "<pad>", "<sos>", "<eos>", MASK)
-    tokenizer = train(TokenizerConfig(kind="words", special_tokens=special_tokens), lines)
+    if run is None:
+        special_tokens = ("<unk>", "<pad>", "<sos>", "<eos>", MASK)
+        tokenizer = train(TokenizerConfig(kind="words", special_tokens=special_tokens), lines)
+    elif "fill" in run.verbs:
+        tokenizer = run.tokenizer
+    else:
+        raise UserError(f"{run.path} {run.description}; name a masked language model: `seqwright train --masked FILE`.")
     assert tokenizer.mask is not None
     ids = np.array([[tokenizer.sos, *tokenizer.encode(" ".join(lines))[:MAX_WORDS]]], np.int64)
     masking = Masking(mask=tokenizer.mask, plain=tokenizer.is_text, rate=options.mask_rate)
@@ -80,8 +88,33 @@ def bert(options: BertOptions) -> Explanation:
             [table("shares", ["what", "share"], _shares(masking, ids, options.seed))],
         ),
     ]
+    if run is not None:
+        steps.insert(2, _predicted(run, tokenizer, input, target))
     about = "BERT learns to fill gaps: some tokens are hidden, and predicted from both sides (Devlin et al. 2019)."
     return Explanation("bert", "BERT's masks", about, steps)
+
+
+@torch.inference_mode()
+def _predicted(run: Run, tokenizer: Tokenizer, input: Ints, target: Ints) -> Step:
+    """What a run predicts at the selected positions."""
+    length = min(input.shape[1], run.model.context or input.shape[1])
+    ids = torch.from_numpy(input[:, :length]).to(run.device)
+    batch = Batch.of_source(Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids), ids)
+    log_probs = run.model.head.log_probs(run.model.hidden(batch)[0][0]).cpu()  # (S, V)
+    rows: list[Sequence[Cell]] = []
+    for position in np.flatnonzero(target[0, :length] != IGNORE).tolist():
+        best = log_probs[position].topk(3)
+        names = tokenizer.tokens(best.indices.tolist())
+        guesses = "  ".join(f"{name} {p:.3f}" for name, p in zip(names, best.values.exp().tolist(), strict=True))
+        right = int(target[0, position])
+        probability = float(log_probs[position, right].exp())
+        rows.append((position, tokenizer.tokens([right])[0], probability, -math.log(max(probability, 1e-38)), guesses))
+    return Step(
+        "What the model predicts",
+        f"{run.path} at the selected positions, from both sides of each.",
+        "loss = -log p(token | masked text), in nats",
+        [table("predictions", ["position", "target", "p", "loss", "most probable"], rows)],
+    )
 
 
 def _rows(tokenizer: Tokenizer, ids: Ints, input: Ints, target: Ints) -> list[Sequence[Cell]]:

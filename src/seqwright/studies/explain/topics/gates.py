@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from seqwright import build
+from seqwright.core.batch import Batch
+from seqwright.core.config import UserError
 from seqwright.layers.gates import gru_gates, lstm_gates
+from seqwright.layers.recording import recorded_calls
+from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Table, matrix, table
+from seqwright.studies.explain.figures import Figure, Table, matrix, table
 from seqwright.studies.explain.options import TopicOptions, Vector
 from seqwright.studies.explain.recording import set_parameters
+from seqwright.studies.explain.text import run_ids
+
+CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +35,10 @@ class LSTMOptions(TopicOptions):
     """Biases of the gates i f g o."""
     forget_bias: float = 1.0
     """Forget bias of the second run."""
+    text: str = ""
+    """Text that a run is shown on."""
+    unit: int = 0
+    """Unit of a run's first layer, from 0."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
 
@@ -41,6 +53,10 @@ class GRUOptions(TopicOptions):
     """Recurrent weights of the gates r z n."""
     b: Vector = (0.0, 0.0, 0.0)
     """Biases of the gates r z n."""
+    text: str = ""
+    """Text that a run is shown on."""
+    unit: int = 0
+    """Unit of a run's first layer, from 0."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
 
@@ -56,8 +72,10 @@ def encoder(kind: str, options: LSTMOptions | GRUOptions, bias: Vector) -> Any:
     return recurrent
 
 
-def lstm(options: LSTMOptions) -> Explanation:
-    """An LSTM of one unit, without and with a forget bias."""
+def lstm(options: LSTMOptions, run: Run | None = None) -> Explanation:
+    """An LSTM of one unit, without and with a forget bias; or the first LSTM layer of a run."""
+    if run is not None:
+        return _of_run("lstm", "LSTM", ("i", "f", "g", "o", "c", "h"), options, run)
     i, f, g, o = options.b
     steps = [
         Step(
@@ -126,8 +144,10 @@ def _lstm_states(name: str, options: LSTMOptions, bias: Vector) -> Any:
 
 
 @torch.no_grad()
-def gru(options: GRUOptions) -> Explanation:
-    """A GRU of one unit."""
+def gru(options: GRUOptions, run: Run | None = None) -> Explanation:
+    """A GRU of one unit, or the first GRU layer of a run."""
+    if run is not None:
+        return _of_run("gru", "GRU", ("r", "z", "n", "h"), options, run)
     recurrent = encoder("gru", options, options.b)
     h, rows = torch.zeros(1, 1, dtype=torch.float64), []
     for t, x in enumerate(options.x, 1):
@@ -160,3 +180,41 @@ def gru(options: GRUOptions) -> Explanation:
     ]
     about = "The gated recurrent unit has two gates and three quarters of an LSTM's parameters (Cho et al. 2014)."
     return Explanation("gru", "GRU", about, steps)
+
+
+@torch.no_grad()
+def _of_run(topic: str, cell: str, names: tuple[str, ...], options: LSTMOptions | GRUOptions, run: Run) -> Explanation:
+    """The gates of a run's first layer, token by token: of one unit, and the means over all."""
+    ids, tokens = run_ids(run, options.text)
+    modules = run.model.modules() if isinstance(run.model, nn.Module) else ()
+    network: Any = next((module for module in modules if isinstance(module, CELLS[topic])), None)
+    if network is None:
+        raise UserError(
+            f"{run.path} holds a model of kind '{run.settings.kind}', which has no {cell}; train one: --model {topic}."
+        )
+    if not 0 <= options.unit < network.hidden_size:
+        raise UserError(f"no unit {options.unit}: units go from 0 to {network.hidden_size - 1}.")
+    input = torch.tensor([ids], device=run.device)
+    with recorded_calls([network], lambda module, arguments, options, output: (arguments[0], output[0])) as [calls]:
+        run.model(Batch.of_text(input, input))
+    (inputs, outputs), rows = calls[-1], []
+    hidden = memory = inputs.new_zeros(1, network.hidden_size)
+    for x in inputs[0]:
+        if topic == "lstm":
+            gates: Any = lstm_gates(network, x.unsqueeze(0), hidden, memory)
+            memory = gates.cell
+        else:
+            gates = gru_gates(network, x.unsqueeze(0), hidden)
+        hidden = gates.hidden
+        rows.append(torch.cat(tuple(gates)))  # (values, D)
+    values = torch.stack(rows).cpu()  # (T, values, D)
+    figures: list[Figure] = [matrix(f"unit {options.unit}", values[:, :, options.unit], rows=tokens, columns=names)]
+    means: list[Figure] = [matrix("means over the units", values.mean(-1), rows=tokens, columns=names)]
+    if network.num_layers == 1:
+        difference = float((values[:, -1] - outputs[0].cpu()).abs().max())
+        means.append(matrix("largest difference from the fused kernel's h", difference))
+    steps = [
+        Step("One unit, token by token", f"Layer 0 of {network.hidden_size} units; --set unit=N.", figures=figures),
+        Step("All units", "What the layer does on average; gates lie between 0 and 1.", figures=means),
+    ]
+    return Explanation(topic, f"{cell} of {run.path}", "Gates of a trained network.", steps)

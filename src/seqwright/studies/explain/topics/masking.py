@@ -13,13 +13,15 @@ from seqwright.core.config import UserError
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.kv_cache import attention_mask
+from seqwright.runs.run import Run
 from seqwright.studies.explain.examples import example
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions
 from seqwright.studies.explain.recording import recorded, set_parameters
 from seqwright.studies.explain.text import MAX_TOKENS, documents
 from seqwright.studies.explain.topics.attention import OneHead, one_head, run_layer, tensor
+from seqwright.tasks.translation.task import TranslationRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +112,20 @@ def masking(options: MaskingOptions) -> Explanation:
 class CrossOptions(OneHead):
     C: Rows = ((-0.6, 0.3, -0.4), (0.5, 0.9, -0.5))
     """Decoder states, the queries; X is the encoder output."""
+    text: str = ""
+    """Source that a run is shown on."""
 
 
-def cross_attention(options: CrossOptions) -> Explanation:
-    """Cross-attention of a Transformer decoder over the encoder output."""
+def cross_attention(options: CrossOptions, run: Run | None = None) -> Explanation:
+    """Cross-attention of a Transformer decoder over the encoder output; of a run, its alignment of a source."""
+    if run is not None:
+        return _aligned(options.text, run)
     x, c = tensor(options.X), tensor(options.C)
     width = x.size(1)
-    table = {"kind": "transformer", "width": width, "heads": 1, "layers": 1, "bias": False, "positions": "none"}
+    keys = {"kind": "transformer", "width": width, "heads": 1, "layers": 1, "bias": False, "positions": "none"}
     vocabulary = Vocabulary(size=4)
     sizes = Vocabularies(source=vocabulary, target=vocabulary)
-    decoder = build.model(build.model_config(table, task="pairs"), sizes, task="pairs").decoder.double().eval()
+    decoder = build.model(build.model_config(keys, task="pairs"), sizes, task="pairs").decoder.double().eval()
     block = decoder.blocks[0].cross
     set_parameters(decoder, {"keys_values.weight": torch.cat([tensor(options.W_K).T, tensor(options.W_V).T])})
     set_parameters(block, {"query.weight": tensor(options.W_Q).T, "output.weight": tensor(options.W_O).T})
@@ -168,6 +174,31 @@ def cross_attention(options: CrossOptions) -> Explanation:
         "The decoder of a translator attends to the source: queries of one sequence meet keys and values of another."
     )
     return Explanation("cross-attention", "Cross-attention", about, steps)
+
+
+def _aligned(text: str, run: Run) -> Explanation:
+    if not isinstance(run, TranslationRun):
+        raise UserError(f"{run.path} {run.description}; cross-attention is that of translators: train --pairs.")
+    if not text.strip():
+        raise UserError("the source is empty; give some words: --on 'a few words'.")
+    (output,) = run.translate([text], attention=True, truncate=True)
+    alignment = output.attention
+    assert alignment is not None
+    steps = [
+        Step(
+            "Source and output",
+            f"The output of {run.path} for the source, token by token; each token is predicted with a row of weights.",
+            figures=[table("output", ["source", "output"], [(text, output.text)])],
+        ),
+        Step(
+            "Weights",
+            "Row: the token that is predicted; column: the source token that the decoder attends to. The mean over"
+            " layers and heads; `seqwright inspect` has each.",
+            "P = softmax(score(decoder state, encoder states))",
+            [matrix("P", alignment.weights, rows=alignment.target, columns=alignment.source, heat=True)],
+        ),
+    ]
+    return Explanation("cross-attention", f"Cross-attention of {run.path}", "An alignment of output and source.", steps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,17 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqwright.core.config import UserError
 from seqwright.layers.positions import Rotary, sinusoids
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
+from seqwright.studies.explain.heat_map import heat_map
 from seqwright.studies.explain.options import TopicOptions, Vector
+from seqwright.training.config import TrainingConfig
+from seqwright.training.optimizer import optimizer
 
 FAR = 1000
 """Positions up to which candidates are tested for bounds and uniqueness."""
 TOLERANCE = 1e-6
+MAP_POSITIONS, MAP_WIDTH = 40, 32
+"""Size of the heat map."""
+LEARNED = (0, 1, 2, 5, 10, 20, 40)
+"""Steps of gradient descent that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +56,14 @@ def positions(options: PositionsOptions) -> Explanation:
     rows = [f"t={t}" for t in range(options.n)]
     encoded, odd = sinusoids(steps_of, options.d), sinusoids(steps_of, options.odd)
     similarity = encoded @ encoded.T
+    wide = sinusoids(torch.arange(MAP_POSITIONS), MAP_WIDTH)
     columns = [f"{'sin' if i % 2 == 0 else 'cos'}(t/{10000 ** (i // 2 * 2 / options.d):.4g})" for i in range(options.d)]
     steps = [
         Step(
             "Candidates",
             "A code for position t should be unique, bounded, and relative: the code of t + c should follow from that"
-            " of t by one linear map M_c, whatever t is. Each candidate is tested numerically.",
+            f" of t by one linear map M_c, whatever t is. Each candidate is tested on {FAR:,} positions; codes that"
+            f" differ by less than {TOLERANCE:g}, as those of 2^-t soon do, count as equal.",
             "P(t + c) = M_c P(t) for all t",
             [table("candidates", ["candidate", "P(t)", "unique", "bounded", "relative"], _tested())],
         ),
@@ -64,6 +73,17 @@ def positions(options: PositionsOptions) -> Explanation:
             "P(t, 2i) = sin(t / 10000^(2i/d))    P(t, 2i+1) = cos(t / 10000^(2i/d))",
             [matrix("P", encoded, rows=rows, columns=columns)],
             ["the d = 4 table prints 0.0017, 0.0033, …; 10000^(2/4) = 100, so the third column is 0.01, 0.02, …"],
+        ),
+        Step(
+            "Many positions",
+            f"The first {MAP_POSITIONS} positions in {MAP_WIDTH} dimensions: fast waves on the left, slow ones on the"
+            " right; below zero in the other color (in a terminal: minus signs). Beside it, the cosines between codes:"
+            " near positions are alike.",
+            "",
+            [
+                heat_map("P of many positions", wide, ("position", "dimension")),
+                heat_map("cosines of positions", wide @ wide.T * 2 / MAP_WIDTH, ("position", "position")),
+            ],
         ),
         Step(
             f"An odd width, d = {options.odd}",
@@ -86,6 +106,7 @@ def positions(options: PositionsOptions) -> Explanation:
             ],
         ),
         _rotation(options),
+        _learned_rotation(options),
         _rope(options),
     ]
     about = (
@@ -157,6 +178,49 @@ def _rotation(options: PositionsOptions) -> Step:
             matrix("M_c", m),
             matrix("M_c M_cᵀ", torch.where((m @ m.T).abs() < 1e-9, 0.0, m @ m.T)),
             matrix("largest error of P(t + c) = M_c P(t)", float((before @ m.T - after).abs().max())),
+        ],
+    )
+
+
+class Rotation(nn.Module):
+    """Rotates each pair (sine, cosine) of a code by an angle of its own."""
+
+    def __init__(self, pairs: int):
+        super().__init__()
+        self.angles = nn.Parameter(torch.zeros(pairs, dtype=torch.float64))
+
+    def forward(self, codes: Tensor) -> Tensor:
+        sine, cosine = codes[..., 0::2], codes[..., 1::2]
+        cos, sin = self.angles.cos(), self.angles.sin()
+        return torch.stack([sine * cos + cosine * sin, cosine * cos - sine * sin], -1).flatten(-2)
+
+
+def _learned_rotation(options: PositionsOptions) -> Step:
+    """The angles of M_c by gradient descent from zero."""
+    width = options.d - options.d % 2
+    t = torch.arange(4 * width)
+    before, after = sinusoids(t, width), sinusoids(t + options.shift, width)
+    model = Rotation(width // 2)
+    sgd = optimizer(model, TrainingConfig(optimizer="sgd", learning_rate=0.25, weight_decay=0.0, device="cpu"))
+    rows: list[list[float]] = []
+    for step in range(LEARNED[-1] + 1):
+        loss = (model(before) - after).square().sum(-1).mean()
+        if step in LEARNED:
+            rows.append([*model.angles.tolist(), loss.item()])
+        sgd.zero_grad()
+        loss.backward()
+        sgd.step()
+    angles = options.shift / 10000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    turns = torch.atan2(angles.sin(), angles.cos())  # between -π and π
+    columns = [f"pair {n}" for n in range(1, width // 2 + 1)]
+    return Step(
+        "The rotation can be learned",
+        "Gradient descent on one angle for each pair, from zero, finds the same rotation: what a network needs to look"
+        " c positions back is easy to learn.",
+        "minimize over θ: mean over t of |R(θ) P(t) - P(t + c)|²",
+        [
+            matrix("learned angles", rows, rows=[f"step {n}" for n in LEARNED], columns=[*columns, "loss"]),
+            matrix("angles of M_c", turns, columns=columns),
         ],
     )
 

@@ -8,18 +8,24 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec
 from seqwright.core.config import UserError
-from seqwright.data.images.corpus import Images
+from seqwright.data.images.corpus import Images, ImagesConfig, read_images
+from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid, normalize
+from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions
 from seqwright.studies.explain.recording import recorded
+from seqwright.tasks.images.task import ImageRun
 
 CLASSES = 10
+SIDE = 12
+"""Pixels of the sides to which an image file is scaled: its matrix is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,9 @@ class ViTOptions(TopicOptions):
     width: int = 8
     """Width of the encoder."""
 
+    text: str = ""
+    """Image file in place of the example."""
+
     resizable: ClassVar[tuple[str, ...]] = ("image",)
 
     def __post_init__(self) -> None:
@@ -47,40 +56,38 @@ class ViTOptions(TopicOptions):
             raise UserError("patch must be 1 or more, and width an even number from 2 to 64.")
 
 
-def vit(options: ViTOptions) -> Explanation:
-    """One small image through patches, embedding and class token."""
-    if len({len(row) for row in options.image}) > 1:
-        raise UserError("the rows of image must be equally long.")
-    pixels = np.array(options.image, np.uint8)[None, ..., None]  # (1, H, W, 1)
-    grid = Grid.cut(Images(pixels=pixels, labels=None), options.patch, columns=False)
+def vit(options: ViTOptions, run: Run | None = None) -> Explanation:
+    """One small image through patches, embedding and class token; with a run, through its model."""
+    if run is None:
+        pixels = _pixels(options)
+        grid = Grid.cut(Images(pixels=pixels, labels=None), options.patch, columns=False)
+        model = _untrained(options, grid)
+    else:
+        if not isinstance(run, ImageRun) or run.codec.objective != "class" or run.settings.kind != "vit":
+            raise UserError(f"{run.path} holds no ViT that classifies; train one: `seqwright train digits`.")
+        pixels, grid, model = run.images([options.text]).pixels[:1], run.grid, run.model
     patches = grid.patches(pixels)[0]
     source = grid.source(pixels)
-    table_of = {"kind": "vit", "width": options.width, "heads": 2, "layers": 1, "pooling": "first"}
-    table_of["context"] = grid.length + 1
-    output = OutputSpec(kind="class", count=CLASSES)
-    sizes = EncoderSizes(answers=output, features=grid.patch_dim, length=grid.length)
-    torch.manual_seed(0)  # only shapes of the model are shown
-    model = build.model(build.model_config(table_of, task="images"), sizes, task="images").eval()
     with torch.no_grad(), recorded(model) as record:
         logits = model(Batch.of_source(source, torch.zeros(1, dtype=torch.long)))
     attended = next(iter(record.attention.values()))
+    width = attended.query.size(1) * attended.query.size(3)
     names = [f"patch {n}" for n in range(1, grid.length + 1)]
     assert source.features is not None
     shapes = [
         ("image", "height × width × channels", _shape(pixels.shape[1:])),
         ("patches", "patches × values", _shape(patches.shape)),
         ("embedded", "patches × width", _shape(record.outputs["embedding"].shape[1:])),
-        ("with class token", "positions × width", _shape((attended.query.size(2), options.width))),
+        ("with class token", "positions × width", _shape((attended.query.size(2), width))),
         ("attention weights", "heads × positions × positions", _shape(attended.weights.shape[1:])),
         ("logits", "classes", _shape(logits.shape[1:])),
     ]
     steps = [
-        Step("The image", "Gray values.", "", [matrix("image", pixels[0, :, :, 0].tolist())]),
+        Step("The image", "Gray values.", "", [matrix("image", pixels[0].mean(-1).astype(int).tolist())]),
         Step(
             "Cut into patches",
-            f"Squares of {options.patch} × {options.patch} pixels, row by row; each is one token of"
-            f" {grid.patch_dim} numbers.",
-            f"S = (H / {options.patch}) · (W / {options.patch}) = {grid.length}",
+            f"Squares of {grid.tall} × {grid.wide} pixels, row by row; each is one token of {grid.patch_dim} numbers.",
+            f"S = (H / {grid.tall}) · (W / {grid.wide}) = {grid.length}",
             [matrix("patches", patches.tolist(), rows=names)],
         ),
         Step(
@@ -100,8 +107,41 @@ def vit(options: ViTOptions) -> Explanation:
             [table("shapes", ["tensor", "axes", "shape"], shapes)],
         ),
     ]
+    if isinstance(run, ImageRun):
+        best = logits[0].softmax(-1).topk(min(3, logits.size(1)))
+        rows = [(run.codec.names[n], p) for p, n in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+        steps.append(
+            Step(
+                "Classify",
+                f"The class token's output through the head of {run.path}.",
+                "p = softmax(W z_class + b)",
+                [table("most probable classes", ["class", "p"], rows)],
+            )
+        )
     about = "An image as a sequence of patches: no convolution, the encoder of texts (Dosovitskiy et al. 2021)."
     return Explanation("vit", "Patches of an image", about, steps)
+
+
+def _pixels(options: ViTOptions) -> Pixels:
+    """(1, H, W, 1): the example, or the image of a file, scaled to SIDE pixels."""
+    if options.text:
+        size = (SIDE, SIDE)
+        images = read_images([options.text], ImagesConfig(train=options.text, size=size))
+        return images.pixels[:1].mean(-1, keepdims=True).astype(np.uint8)
+    if len({len(row) for row in options.image}) > 1:
+        raise UserError("the rows of image must be equally long.")
+    return np.array(options.image, np.uint8)[None, ..., None]
+
+
+def _untrained(options: ViTOptions, grid: Grid) -> nn.Module:
+    """A ViT of which only shapes are shown."""
+    table_of = {"kind": "vit", "width": options.width, "heads": 2, "layers": 1, "pooling": "first"}
+    table_of["context"] = grid.length + 1
+    output = OutputSpec(kind="class", count=CLASSES)
+    sizes = EncoderSizes(answers=output, features=grid.patch_dim, length=grid.length)
+    torch.manual_seed(0)
+    model: nn.Module = build.model(build.model_config(table_of, task="images"), sizes, task="images").eval()
+    return model
 
 
 def _shape(sizes: Iterable[int]) -> str:
