@@ -3,7 +3,8 @@
 nanoGPT's README (Karpathy 2022) trains 4 layers of width 128, context 64, batch 12, for 2,000 steps on a CPU, and 6
 layers of width 384, context 256, batch 64, dropout 0.2, on a GPU; there its validation loss is least after about 1,500
 of 5,000 steps (docs/results.md has the rival's figure). All are scored by nanoGPT's measure: the mean over 200 random
-batches of windows of the last tenth of the text. The peer is `peers/nanogpt.py`. Compiling is not counted, for either.
+batches of windows of the last tenth of the text, each as long as the model's context. The peer is `peers/nanogpt.py`.
+Compiling is not counted, for either.
 
     SEQWRIGHT_DATA=... python benchmarks/shakespeare.py [--device cuda] [--recipe NAME] [--json FILE]
 """
@@ -92,8 +93,9 @@ def peer(text: str, settings: Settings, device: torch.device) -> dict[str, float
     return {"seconds": seconds, "nll": sum(losses) / len(losses), "steps": settings.stop}
 
 
-def ours(name: str, overrides: list[str]) -> dict[str, float]:
+def ours(name: str, device: torch.device, overrides: list[str]) -> dict[str, float]:
     """Seconds of training, nll over random windows and over the whole text, of a recipe."""
+    overrides = [f"training.device={device.type}", *overrides]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         outcome = session.train(recipe.load(name, overrides), run)
@@ -124,7 +126,7 @@ def main() -> None:
     results: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     if device.type == "cuda":
         results["gpu"] = torch.cuda.get_device_name()
-    results["ours"] = us = ours(name, arguments.set)
+    results["ours"] = us = ours(name, device, arguments.set)
     results["nanogpt"] = them = peer(text, settings, device)
     results["ratio"] = us["seconds"] / them["seconds"]
     print(f"{name}: {us['steps']} steps, {us['seconds']:.1f} s, nll {us['nll']:.4f}; text {us['whole_text_nll']:.4f}")

@@ -128,7 +128,11 @@ def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Pat
             "but the model sees at most 32 tokens; lower it.",
         ),
         (["--text", "text.txt", "--set", "model.context=4096"], "fewer than one window of 4096; set model.context to"),
-        (["--text", "text.txt", "--set", "data.examples=bptt"], 'use data.examples = "windows".'),
+        (["--text", "text.txt", "--set", "data.examples=bptt"], "lower training.sequence_length"),
+        (
+            ["--text", "text.txt", "--set", "data.examples=bptt", "--set", "model.positions=learned"],
+            "set model.positions to rope, alibi, t5 or none",
+        ),
         (
             ["--text", "text.txt", "--set", "training.device=cuda"],
             "no 'cuda' device; training.device can be auto or cpu",

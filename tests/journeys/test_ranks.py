@@ -120,10 +120,11 @@ def test_what_ranks_cannot_train_is_refused(settings: list[str], size: int, mess
 
 
 def test_sharding_and_activation_checkpointing_need_transformer_blocks() -> None:
-    with pytest.raises(UserError, match="recomputes Transformer blocks, and this model has none"):
-        refuse_without_blocks(fresh(lstm()), TrainingConfig(activation_checkpointing=True), SINGLE)
-    with pytest.raises(UserError, match="shards Transformer blocks, and this model has none"):
-        refuse_without_blocks(fresh(lstm()), TrainingConfig(parallel="fsdp"), Ranks(0, 2))
+    for config in (lstm(), lstm(mogrifier_rounds=2)):
+        with pytest.raises(UserError, match="recomputes Transformer blocks, and this model has none"):
+            refuse_without_blocks(fresh(config), TrainingConfig(activation_checkpointing=True), SINGLE)
+        with pytest.raises(UserError, match="shards Transformer blocks, and this model has none"):
+            refuse_without_blocks(fresh(config), TrainingConfig(parallel="fsdp"), Ranks(0, 2))
 
 
 def test_missing_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,10 @@ def test_lora_refuses_a_model_without_weight_matrices() -> None:
 
 
 MODELS: dict[str, Callable[[], tuple[Any, Batch]]] = {
-    **{f"text/{name}": lambda name=name: (kinds.small(name), kinds.batch()) for name in ("lstm", "rnn sigmoid", "gpt")},
+    **{
+        f"text/{name}": lambda name=name: (kinds.small(name), kinds.batch())
+        for name in ("lstm", "lstm mogrifier", "rnn sigmoid", "gpt")
+    },
     **{
         f"pairs/{name}": lambda name=name: (translators.translator(name), translators.pairs())
         for name in ("lstm", "gpt")

@@ -36,12 +36,21 @@ def assert_same_weights(one: Trainer, other: Trainer) -> None:
         assert torch.equal(tensor, weights(other.model)[name]), name
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-@pytest.mark.parametrize(("config", "make"), [(gpt(dropout=0.2), shuffled), (lstm(dropout=0.2), slices)])
+@pytest.mark.parametrize("optimizer", ["sgd", "schedule-free"])
+@pytest.mark.parametrize(
+    ("config", "make"),
+    [
+        (gpt(dropout=0.2), shuffled),
+        (gpt(dropout=0.2, positions="rope"), slices),
+        (lstm(dropout=0.2), slices),
+        (lstm(mogrifier_rounds=2), slices),
+    ],
+)
 def test_captured_steps_equal_plain_steps(config: Any, make: Any, optimizer: str) -> None:
     """Batches have two shapes, states are carried, and dropout is a function of (seed, step)."""
-    plain = trained(fresh(config), make(), captured=False, optimizer=optimizer)
-    captured = trained(fresh(config), make(), captured=True, optimizer=optimizer)
+    options: dict[str, Any] = {"optimizer": optimizer, "schedule": "constant"}
+    plain = trained(fresh(config), make(), captured=False, **options)
+    captured = trained(fresh(config), make(), captured=True, **options)
     assert len(captured.update.graphs) == (2 if make is shuffled else 1)
     assert_same_weights(plain, captured)
 

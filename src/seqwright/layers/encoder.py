@@ -142,6 +142,20 @@ class RecurrentActivations(Protocol):
         ...
 
 
+@runtime_checkable
+class SegmentEncoder(Protocol):
+    """Causal encoder with a context limit that can carry a memory from one segment of a text to the next."""
+
+    @property
+    def has_relative_positions(self) -> bool:
+        """Whether only the distance between tokens enters, not where they are."""
+        ...
+
+    def segment_memory(self, rows: int, length: int, like: Tensor) -> State:
+        """The empty memory beside segments of `length` tokens."""
+        ...
+
+
 def last_real(x: Tensor, count: Tensor | None) -> Tensor:
     """The last position of each row that is not padding, x[:, count - 1]: (B, D) from (B, T, D)."""
     if count is None:

@@ -36,7 +36,7 @@ class KVCache(State):
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Writes keys and values (R, T, G, E) of the tokens added last; returns all (B, G, K, E) of the layer."""
 
-    def settled(self, rotary: Rotary | None) -> Self:
+    def committed(self, rotary: Rotary | None) -> Self:
         """The cache after all layers have written."""
         return self
 

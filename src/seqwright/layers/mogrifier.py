@@ -35,7 +35,7 @@ class MogrifierLSTM(nn.Module):
 
     def forward(self, x: Tensor | PackedSequence, states: States) -> tuple[Tensor | PackedSequence, States]:
         """Outputs (B, T, D) and final states from x (B, T, size) and initial states."""
-        weights = [self.get_parameter(f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        weights = [getattr(self, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         if isinstance(x, PackedSequence):
             padded, lengths = pad_packed_sequence(x, batch_first=True)
             outputs, final = self.run(padded, weights, states, lengths.to(padded.device))

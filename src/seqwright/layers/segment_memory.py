@@ -35,7 +35,8 @@ class SegmentMemory(KVCache):
     @classmethod
     def empty(cls, rows: int, layers: int, heads: int, size: int, memory: int, like: Tensor) -> SegmentMemory:
         """An empty memory of `memory` tokens; `like` gives device and dtype."""
-        key, value = (like.new_zeros(rows, layers, memory, heads, size) for _ in range(2))
+        shape = (rows, layers, memory, heads, size)  # plain tensors, where parameters are sharded too
+        key, value = (torch.zeros(shape, dtype=like.dtype, device=like.device) for _ in range(2))
         return cls(torch.zeros(rows, dtype=torch.long, device=like.device), key, value)
 
     @property
@@ -59,7 +60,7 @@ class SegmentMemory(KVCache):
         self.written[layer] = keys[:, memory].detach(), values[:, memory].detach()
         return keys.transpose(1, 2), values.transpose(1, 2)
 
-    def settled(self, rotary: Rotary | None) -> SegmentMemory:
+    def committed(self, rotary: Rotary | None) -> SegmentMemory:
         """The memory for the next segment, whose positions are counted from a later token: keys are rotated back."""
         layers = [self.written[layer] for layer in range(self.key.size(1))]
         keys, values = (torch.stack(parts, 1).to(self.key.dtype) for parts in zip(*layers, strict=True))

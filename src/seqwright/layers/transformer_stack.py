@@ -137,7 +137,7 @@ class Stack(nn.Module):
             positions, mask = document_positions(documents), same_document(documents)
         hidden = self.run_blocks(x, positions, state, bias=bias, mask=mask, memory=memory)
         first: Block = self.blocks[0]  # type: ignore[assignment]
-        return hidden, None if state is None else state.settled(first.attention.rotary)
+        return hidden, None if state is None else state.committed(first.attention.rotary)
 
     def run_blocks(
         self,

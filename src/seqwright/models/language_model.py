@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.core.state import State
-from seqwright.layers.encoder import CausalEncoder, EncoderConfig, RecurrentActivations, last_real
+from seqwright.layers.encoder import CausalEncoder, EncoderConfig, RecurrentActivations, SegmentEncoder, last_real
 from seqwright.layers.flatten import PrefixFlatten
 from seqwright.layers.heads import HeadConfig, HiddenHead, TokenHead
 from seqwright.layers.mixture_of_softmaxes import MixtureOfSoftmaxes
 from seqwright.layers.recompute import Recompute
-from seqwright.models.encoders.gpt import GPTEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +143,7 @@ class LanguageModel(nn.Module):
         if self.context is None:
             return
         advice = 'use data.examples = "windows"'
-        if not isinstance(self.encoder, GPTEncoder):
+        if not isinstance(self.encoder, SegmentEncoder):
             raise UserError(
                 f'examples = "bptt" carries a state from step to step, but this model sees at most {self.context}'
                 f" tokens at a time; {advice}."
@@ -166,7 +165,7 @@ class LanguageModel(nn.Module):
         decoding, or the segment memory of a Transformer."""
         if self.context is None:
             return self._causal.start(rows, 0, self.embedding.weight)
-        assert isinstance(self.encoder, GPTEncoder)
+        assert isinstance(self.encoder, SegmentEncoder)
         return self.encoder.segment_memory(rows, length, self.embedding.weight)
 
     def step(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import Batch
 from seqwright.layers.attention import Attend
 from seqwright.layers.encoder import EncoderOutput
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.training.model_size import ModelSize, on_meta
 
 META_PARAMETERS = 20_000_000
@@ -43,7 +44,9 @@ def layer_table(make: Callable[[], nn.Module], batch: Batch) -> tuple[list[Layer
     """
     model = on_meta(make, _unlimited)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())  # they run on no meta device
+    recurrent = any(
+        isinstance(module, nn.RNNBase | MogrifierLSTM) for module in model.modules()
+    )  # they run on no meta device
     if parameters > META_PARAMETERS and not recurrent:
         model, batch = model.to("meta"), batch.to("meta")
     else:

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from seqwright.core.config import UserError
 from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
+from seqwright.layers.transformer_block import Block
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
 from seqwright.training.parallel import DataParallel, FullySharded, SingleProcess
@@ -75,8 +76,7 @@ def _compiled(objective: Objective, config: TrainingConfig, on: torch.device) ->
 
 def transformer_blocks(module: nn.Module) -> list[nn.Module]:
     """The Transformer blocks of a model; none of other encoders."""
-    named = ((name, part) for name, part in module.named_modules() if not isinstance(part, nn.RNNBase))
-    return [part for name, part in named if name.rsplit(".", 2)[-2:-1] == ["blocks"]]
+    return [part for part in module.modules() if isinstance(part, Block)]
 
 
 def captures(config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> bool:

@@ -40,8 +40,8 @@ class ScheduleFreeAdamW(torch.optim.Optimizer):
         step, z = state["step"].add_(1), state["z"]
         variance = state["exp_avg_sq"].lerp_(gradient.square(), 1 - beta2)
         direction = gradient / (variance / (1 - beta2**step)).sqrt_().add_(EPS) + weight_decay * y
-        squared = torch.as_tensor(lr, device=y.device) ** 2
-        weight = squared / state["weight_sum"].add_(squared).clamp(min=1e-38)  # of the new z in x; a rate may be 0
+        total = state["weight_sum"].add_(lr**2).clamp(min=torch.finfo(torch.float32).tiny)  # a rate may be 0
+        weight = lr**2 / total  # of the new z in x
         y.add_((z - y) * weight + direction * (lr * (beta1 * (1 - weight) - 1)))
         z.sub_(direction * lr)
 

@@ -163,7 +163,9 @@ class LanguageTask(TextTask):
         default = "bptt" if kind in CARRIED and context is None else "windows"
         examples = self.settings.data.examples or default
         length = training.sequence_length or context or DEFAULT_LENGTH
-        if examples == "bptt" and isinstance(model, CarriesState):
+        if examples == "bptt":
+            if not isinstance(model, CarriesState):
+                raise UserError(f'{kind} carries no state from step to step; use data.examples = "windows".')
             model.check_carried(length)
         if context is not None and length > context:
             raise UserError(
