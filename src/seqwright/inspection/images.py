@@ -140,7 +140,7 @@ def _drawn(name: str, pixels: Pixels, cells: Sequence[Html]) -> Html:
     height, width = pixels.shape[:2]
     longer, shorter = max(height, width), min(height, width)
     scale = max(1.0, SIDE / longer, min(SHORT_SIDE / shorter, 2 * SIDE / longer))
-    picture = element(
+    drawn = element(
         "image",
         href=f"data:image/png;base64,{base64_png(pixels)}",
         width=width,
@@ -148,7 +148,7 @@ def _drawn(name: str, pixels: Pixels, cells: Sequence[Html]) -> Html:
         style="image-rendering: pixelated",
     )
     size = {"width": round(width * scale), "height": round(height * scale), "viewBox": f"0 0 {width} {height}"}
-    svg = element("svg", picture, *cells, role="group" if cells else "img", aria_label=name, **size)
+    svg = element("svg", drawn, *cells, role="group" if cells else "img", aria_label=name, **size)
     caption = element("figcaption", element("span", name, class_="title"))
     scroll = element("div", svg, class_="scroll drawing", tabindex="0", role="region", aria_label=name)
     return element("figure", caption, scroll, *([detail()] if cells else []))
