@@ -28,8 +28,8 @@ from seqwright.tasks.images.scores import predict
 from seqwright.tasks.images.task import ImageRun, reconstructions
 
 SHADES = " ░▒▓█"
-SIDE = 224
-"""Pixels of the longer side of an image on a page, at least."""
+SIDE, SHORT_SIDE = 224, 64
+"""Pixels of the longer side of an image on a page, at least, and of the shorter side of a strip, if it fits."""
 MAX_MAPS = 24
 """Maps of attention: layers, or tokens of a caption."""
 
@@ -138,8 +138,9 @@ class PatchMap:
 
 def _drawn(name: str, pixels: Pixels, cells: Sequence[Html]) -> Html:
     height, width = pixels.shape[:2]
-    scale = max(1.0, SIDE / max(height, width))
-    picture = element(
+    longer, shorter = max(height, width), min(height, width)
+    scale = max(1.0, SIDE / longer, min(SHORT_SIDE / shorter, 2 * SIDE / longer))
+    drawn = element(
         "image",
         href=f"data:image/png;base64,{base64_png(pixels)}",
         width=width,
@@ -147,7 +148,7 @@ def _drawn(name: str, pixels: Pixels, cells: Sequence[Html]) -> Html:
         style="image-rendering: pixelated",
     )
     size = {"width": round(width * scale), "height": round(height * scale), "viewBox": f"0 0 {width} {height}"}
-    svg = element("svg", picture, *cells, role="group" if cells else "img", aria_label=name, **size)
+    svg = element("svg", drawn, *cells, role="group" if cells else "img", aria_label=name, **size)
     caption = element("figcaption", element("span", name, class_="title"))
     scroll = element("div", svg, class_="scroll drawing", tabindex="0", role="region", aria_label=name)
     return element("figure", caption, scroll, *([detail()] if cells else []))

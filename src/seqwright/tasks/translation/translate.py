@@ -131,7 +131,7 @@ def translate(
     """
     model.eval()
     if attention and not attends_source(model):
-        raise UserError("this model has no attention to show.")
+        raise UserError("this model has no attention over its source; train one with --set model.attention=additive.")
     lines = iter(given)
     while chunk := list(itertools.islice(lines, AT_ONCE)):
         side = encode_sources(chunk, tokenizers.source)
