@@ -96,7 +96,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tiny = ["model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "training.steps=2"]
     small = [*tiny, "training.batch_size=2", "tokenizer.kind=words"]
     recurrent = [key for key in small if "heads" not in key and "context" not in key]
-    for kind, options in (("ngram", ["tokenizer.kind=words"]), ("gpt", small), ("lstm", recurrent), ("gru", recurrent)):
+    for kind, options in (
+        ("ngram", ["tokenizer.kind=words"]),
+        ("gpt", small),
+        ("lstm", recurrent),
+        ("gru", recurrent),
+        ("rnn", recurrent),
+    ):
         sw.train(text=str(folder / "text.txt"), model=kind, set=options, run=folder / kind)
     pairs = [str(folder / "text.txt")] * 2
     sw.train(pairs=pairs, model="lstm", set=[*recurrent, "data.split=tail 10%"], run=folder / "translator")
@@ -105,7 +111,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     np.savez(folder / "images.npz", images=pixels, labels=np.array(["a", "b"] * 10))
     images = [key for key in tiny if "context" not in key]
     sw.train(images=str(folder / "images.npz"), set=images, run=folder / "vit")
-    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "bert", "vit", "translator")}
+    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "rnn", "bert", "vit", "translator")}
 
 
 @pytest.mark.parametrize(
@@ -122,6 +128,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("gru", "gru", "means over the units"),
         ("bert", "bert", "predictions"),
         ("cross-attention", "translator", "P"),
+        ("multi-head", "gpt", "P of head 1"),
+        ("layer-norm", "gpt", "features of each token"),
+        ("transformer", "gpt", "root mean squares"),
+        ("rnn", "rnn", "unit 0"),
     ],
 )
 def test_topics_on_a_run(runs: dict[str, Path], topic: str, kind: str, figure: str) -> None:
@@ -138,6 +148,20 @@ def test_gates_of_a_run_give_the_states_of_the_fused_kernel(runs: dict[str, Path
         sw.explain(kind, run=runs[kind], on=PROMPT, set=["unit=8"])
 
 
+def test_layers_of_a_run(runs: dict[str, Path]) -> None:
+    states = sw.explain("rnn", run=runs["rnn"], on=PROMPT)
+    assert states["largest difference from the network's own h"].values < 1e-6
+    model = sw.open(runs["gpt"])
+    weights = model.inspect(PROMPT).attention[0, 1]
+    shown = sw.explain("multi-head", run=runs["gpt"], on=PROMPT)["P of head 1"].values
+    assert np.allclose(shown, weights.values[: len(shown), : len(shown)].numpy(), atol=1e-6)
+    predicted = sw.explain("transformer", run=runs["gpt"], on=PROMPT)["next token"].rows
+    assert predicted[0][1] >= predicted[1][1]
+    for topic in ("multi-head", "layer-norm"):
+        with pytest.raises(UserError, match="go from 0 to"):
+            sw.explain(topic, run=runs["gpt"], on=PROMPT, set=["layer=9"])
+
+
 def test_patches_of_an_image_file(runs: dict[str, Path], tmp_path: Path) -> None:
     pixels = np.full((1, 12, 12), 200, np.uint8)
     np.savez(tmp_path / "one.npz", images=pixels)
@@ -152,7 +176,9 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     for topic, kind, message in (
         ("ngram", "gpt", "which does not back off"),
         ("attention", "ngram", "which has no self-attention"),
-        ("rnn", "gpt", "a run can be shown by vocabulary"),
+        ("sgd", "gpt", "a run can be shown by vocabulary"),
+        ("rnn", "gpt", "which has no Elman network"),
+        ("transformer", "lstm", "which has no Transformer block"),
         ("lstm", "gru", "which has no LSTM"),
         ("bert", "gpt", "name a masked language model"),
         ("vit", "gpt", "holds no ViT that classifies"),

@@ -40,7 +40,7 @@ TOPICS = {
     "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run=True),
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
     "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
-    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn"),
+    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run=True),
     "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run=True),
     "gru": Topic("GRU: reset and update gates.", "gates:gru", run=True),
     "gradients": Topic("Vanishing gradients by distance: RNN, LSTM, GRU and attention.", "gradients:gradients"),
@@ -56,10 +56,10 @@ TOPICS = {
     "cross-attention": Topic(
         "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run=True
     ),
-    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head"),
+    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head", run=True),
     "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
-    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm"),
-    "transformer": Topic("A decoder block: forward, backward, SGD steps.", "transformer:transformer"),
+    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm", run=True),
+    "transformer": Topic("A decoder block: forward, backward, SGD steps.", "transformer:transformer", run=True),
     "tricks": Topic("Scaled scores, residuals, normalization and positions: with and without.", "tricks:tricks"),
     "growth": Topic("Time and memory by length: linear and quadratic.", "growth:growth"),
     "sampling": Topic("Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run=True),

@@ -21,6 +21,7 @@ from seqwright.studies.explain.options import Rows, TopicOptions
 from seqwright.studies.explain.recording import recorded, set_parameters
 from seqwright.studies.explain.text import MAX_TOKENS, documents
 from seqwright.studies.explain.topics.attention import OneHead, one_head, run_layer, tensor
+from seqwright.studies.explain.topics.of_run import heads_of_run
 from seqwright.tasks.translation.task import TranslationRun
 
 
@@ -207,14 +208,20 @@ class MultiHeadOptions(TopicOptions):
     """Number of heads: 1, 2 or 4."""
     causal: bool = True
     """Mask positions after the query."""
+    text: str = ""
+    """Text that a run is shown on."""
+    layer: int = 0
+    """Layer of a run, from 0."""
 
     def __post_init__(self) -> None:
         if self.heads not in (1, 2, 4):
             raise UserError(f"width 4 can be split over 1, 2 or 4 heads, not {self.heads}.")
 
 
-def multi_head(options: MultiHeadOptions) -> Explanation:
-    """Multi-head self-attention with the weights of worked example 5."""
+def multi_head(options: MultiHeadOptions, run: Run | None = None) -> Explanation:
+    """Multi-head self-attention with the weights of worked example 5; or the heads of a layer of a run."""
+    if run is not None:
+        return heads_of_run(options.text, options.layer, run)
     parameters = example("transformer")
     tokens, ids = parameters.tokens, parameters.ids
     layer = SelfAttention(4, options.heads, bias=False, causal=options.causal).double()

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from seqwright.layers.transformer_block import BlockConfig, normalization
+from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix
 from seqwright.studies.explain.options import TopicOptions, Vector
+from seqwright.studies.explain.topics.of_run import norm_of_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +26,18 @@ class LayerNormOptions(TopicOptions):
     """Learned shift β."""
     epsilon: float = 1e-5
     """Added to the variance."""
+    text: str = ""
+    """Text that a run is shown on."""
+    layer: int = 0
+    """Normalization of a run, from 0, in the order of its modules."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
 
 
-def layer_norm(options: LayerNormOptions) -> Explanation:
-    """LayerNorm of one vector, then RMSNorm of the same."""
+def layer_norm(options: LayerNormOptions, run: Run | None = None) -> Explanation:
+    """LayerNorm of one vector, then RMSNorm of the same; or a normalization of a run."""
+    if run is not None:
+        return norm_of_run(options.text, options.layer, run)
     x = torch.tensor(options.x, dtype=torch.float64)
     normed, rms = _normalized(options, x, "layernorm"), _normalized(options, x, "rmsnorm")
     steps = [

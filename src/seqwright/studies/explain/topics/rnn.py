@@ -11,11 +11,13 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.runs.run import Run
 from seqwright.studies.explain.examples import VOCABULARY, defaults, example, gradient_matrix
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
 from seqwright.studies.explain.recording import recorded, set_parameters
+from seqwright.studies.explain.topics.of_run import elman_of_run
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -52,6 +54,10 @@ class RNNOptions(TopicOptions):
     """Read-out of all four hidden states, flattened (way 2)."""
     b_out: Vector = DEFAULTS["readout.bias"]
     learning_rate: float = 0.1
+    text: str = ""
+    """Text that a run is shown on."""
+    unit: int = 0
+    """Unit of a run's first layer, from 0."""
 
     def __post_init__(self) -> None:
         if not all(0 <= id < len(VOCABULARY) for id in (*self.ids, self.target)):
@@ -117,8 +123,11 @@ def sgd_step(model: Any, learning_rate: float, trained: tuple[str, ...] = ("",))
     model.requires_grad_(True)
 
 
-def rnn(options: RNNOptions) -> Explanation:
-    """Way 2 of the lectures: embedding, Elman layer, all hidden states flattened into a read-out."""
+def rnn(options: RNNOptions, run: Run | None = None) -> Explanation:
+    """Way 2 of the lectures: embedding, Elman layer, all hidden states flattened into a read-out; or the first Elman
+    layer of a run."""
+    if run is not None:
+        return elman_of_run(options.text, options.unit, run)
     tokens, target = [VOCABULARY[id] for id in options.ids], VOCABULARY[options.target]
     hidden_names = [f"h{t}" for t in range(1, len(tokens) + 1)]
     model = model_of(options)

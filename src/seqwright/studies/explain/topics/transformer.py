@@ -11,11 +11,13 @@ from torch import Tensor
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.runs.run import Run
 from seqwright.studies.explain.examples import VOCABULARY, defaults, example, gradient_matrix
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
 from seqwright.studies.explain.recording import Recorded, recorded, set_parameters
+from seqwright.studies.explain.topics.of_run import blocks_of_run
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -56,6 +58,8 @@ class TransformerOptions(TopicOptions):
     learning_rate: float = 0.1
     steps: int = 3
     """SGD steps."""
+    text: str = ""
+    """Text that a run is shown on."""
 
     def __post_init__(self) -> None:
         if not all(0 <= id < len(VOCABULARY) for id in (*self.ids, self.target)):
@@ -106,8 +110,10 @@ def forward_backward(model: Any, options: TransformerOptions) -> tuple[Recorded,
     return record, model.head.log_probs(hidden)[0, -1].exp().detach(), loss.detach()
 
 
-def transformer(options: TransformerOptions) -> Explanation:
-    """One decoder block with two heads, its gradients, and SGD steps."""
+def transformer(options: TransformerOptions, run: Run | None = None) -> Explanation:
+    """One decoder block with two heads, its gradients, and SGD steps; or the blocks of a run."""
+    if run is not None:
+        return blocks_of_run(options.text, run)
     tokens, target = [VOCABULARY[id] for id in options.ids], VOCABULARY[options.target]
     model = model_of(options)
     record, probabilities, loss = forward_backward(model, options)
