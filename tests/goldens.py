@@ -103,11 +103,11 @@ def pairs(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def labeled(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    return LANGUAGES | {"model": model}, ("tokenizer.kind=characters", *SHORT, *keys)
+    return LANGUAGES | {"model": model}, ("tokenizer.kind=characters", "data.split=stratified 5%", *SHORT, *keys)
 
 
 def tagged(model: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    return TOKENS | {"model": model}, (*SHORT, *keys)
+    return TOKENS | {"model": model}, ("data.split=tail 10%", *SHORT, *keys)
 
 
 def shipped(recipe: str, *keys: str) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -163,6 +163,7 @@ OUT_OF_RANGE = [
         for kind in KINDS_WITH_DROPOUT["pairs"]
         for share in ("1.5", "-0.5", "3")
     ],
+    ("text", "gpt", "model.latent_dropout=0.2", "set softmaxes above 1, or leave it out"),
     *[("text", "gpt", f"model.ffn_width={size}", "ffn_width must be at least 1") for size in (-3, 0)],
     *[("pairs", "transformer", f"model.ffn_width={size}", "ffn_width must be at least 1") for size in (-3, 0)],
     *[

@@ -78,6 +78,12 @@ def test_no_command_prints_the_help(seqwright: Command) -> None:
     assert result.out == seqwright("--help").out
 
 
+def test_values_that_are_no_numbers_are_named(seqwright: Command, trained: Path) -> None:
+    for option, kind in (("--label-errors", "whole number"), ("--processes", "whole number"), ("--minutes", "number")):
+        command = ("evaluate", trained) if option == "--label-errors" else ("train",)
+        assert f"'{option}': 'x' is no {kind}." in seqwright(*command, option, "x").err
+
+
 def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert seqwright("train", "--run", trained, "--json").json["already"]
     scores = seqwright("evaluate", trained, "--json").json

@@ -33,6 +33,7 @@ def test_models_of_one_file_hold_out_the_same_share(tmp_path: Path) -> None:
     tagged.write_text("dogs sleep\tn v\n" * 300, encoding="utf-8")
     splits = {default_recipe("tagged", [str(tagged)], kind=kind)["data"]["split"] for kind in ("perceptron", "lstm")}
     assert splits == {"documents 10%"}
+    assert default_recipe("tagged", ["embedded:python-tokens"])["data"]["split"] == "tail 5%"
 
 
 def test_large_labeled_files_use_word_features_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

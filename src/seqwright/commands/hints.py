@@ -29,6 +29,8 @@ EXPECTED = {
 """Commands that people expect, and what does it here."""
 
 
+NOT_A_NUMBER = re.compile(r"is not a valid (integer|float)( range)?")
+"""click's words for a value that is no number."""
 RANGE = re.compile(r"invalid value for '(\S+)': (\S+) is not in the range (\S+)\.")
 """click's message for a number outside of its range: x>0, x>=1 or 1<=x<=100."""
 
@@ -43,6 +45,7 @@ def usage_message(error: click.ClickException) -> str:
         bounds = {">": f"above {high[1:]}", ">=": f"at least {high[2:]}", "<=": f"from {low[:-2]} to {high[2:]}"}
         if wanted := bounds.get(high.rstrip("0123456789.")):
             message = f"{option} must be {wanted}, not {value}."
+    message = NOT_A_NUMBER.sub(lambda kind: "is no whole number" if kind[1] == "integer" else "is no number", message)
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None or "`" in message:
         return message

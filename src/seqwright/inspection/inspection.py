@@ -100,6 +100,8 @@ class Inspection:
             how = " Name another run with --against." if name == "gain" else ""
             if name == "saliency" and len(self.tokens) > MAX_POSITIONS:
                 how = f" Saliency of decoders is for texts of at most {MAX_POSITIONS} tokens."
+            if name == "logit-lens" and getattr(run.settings.model.head, "softmaxes", 1) > 1:
+                how = " A mixture of softmaxes has no logits: it mixes probabilities of several latent states."
             if name == "gates" and run.device.type != "cpu":  # padded batches bypass the module there (decision 125)
                 how = " Open the run with device='cpu' for the gates of a bidirectional network."
             raise UserError(

@@ -42,6 +42,8 @@ class LMHeadConfig(HeadConfig):
     def __post_init__(self) -> None:
         check_sizes(self, "length", "softmaxes")
         check_shares(self, "latent_dropout")
+        if self.latent_dropout and self.softmaxes == 1:
+            raise UserError("latent_dropout is of a mixture of softmaxes: set softmaxes above 1, or leave it out.")
         if self.softmaxes > 1 and self.readout != "each":
             raise UserError('softmaxes read each position\'s hidden state: set readout = "each", or softmaxes = 1.')
         if self.tied and self.readout == "flatten":

@@ -18,7 +18,7 @@ from seqwright.training.signals import StopRequest
 
 CHUNK = 32
 """Steps between reports of progress, and until a stop signal is obeyed."""
-CHECKPOINT_SECONDS = 30.0
+CHECKPOINT_SECONDS = 10.0
 """Seconds of fitting between checkpoints, or more where a checkpoint takes long to write (SAVING_SHARE)."""
 SAVING_SHARE = 0.05
 

@@ -23,12 +23,13 @@ def run_name(files: Sequence[str], kind: str) -> str:
     return f"{Path(files[0].removeprefix('embedded:')).name.split('.')[0]}-{kind}"
 
 
-def held_out_percentage(examples: int, most: int = 20) -> int:
-    """Percentage of a file's examples to hold out, `most` at most: about 200 of up to 4,000, and 500 of 10,000 or more.
+def held_out_percentage(examples: int, *, least: int = 1, most: int = 20) -> int:
+    """Percentage of a file's examples to hold out: about 200 of up to 4,000, a twentieth of more, 500 above 10,000.
 
     The same for all kinds of models, so that two default runs of one file can be compared.
     """
-    return min(most, max(5, 20_000 // max(1, examples))) if examples <= 10_000 else max(1, 50_000 // examples)
+    share = max(5, 20_000 // max(1, examples)) if examples <= 10_000 else 50_000 // examples
+    return min(most, max(least, share))
 
 
 def length_of_training(minutes: float | None, steps: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from seqwright.runs.finding import RUNS
 from seqwright.runs.run import Run
 from seqwright.studies.compare.compare import METRICS
 from seqwright.studies.sweep.results import SweepResults, Trial, effects_of, in_order
-from seqwright.studies.sweep.settings import SEED, Setting, grid, overrides_of, parse_space, random_settings
+from seqwright.studies.sweep.settings import SEED, Range, Setting, grid, overrides_of, parse_space, random_settings
 from seqwright.studies.sweep.shown import Sweep
 from seqwright.training.divergence import DivergenceError
 
@@ -117,6 +117,8 @@ def sweep(
 ) -> Sweep:
     """Trains every setting of `overrides`, or by successive halving ever fewer of them ever longer, and ranks them."""
     fixed, space = parse_space(overrides)
+    for key in (key for key, values in space.items() if isinstance(values, Range) and values.low <= 0):
+        progress.note(f"{key} is drawn uniformly, because its range reaches 0; ranges above 0 are drawn log-uniformly.")
     settings = grid(space) if random is None else random_settings(space, random, seed=1)
     if len(settings) < 2:
         raise UserError("a sweep needs two settings or more: list values of a key, as in --set model.width=64,128.")

@@ -25,7 +25,7 @@ from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.defaults import COUNTED
-from seqwright.tasks.classification.details import calibration, details, label_errors
+from seqwright.tasks.classification.details import MIN_CALIBRATION, calibration, details, label_errors
 from seqwright.tasks.classification.explanation import explain as explanations_of
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.predictions import READ_AHEAD, ClassifiedText, classify, labeled_examples
@@ -96,6 +96,8 @@ class ClassificationTask:
             note(balance_notes(train.rows, oversampled=data.balance == "oversample"))
             for text in rare_labels(train.rows):
                 note(text)
+            if len(train.rows) < MIN_CALIBRATION:
+                note(f"{len(train.rows)} texts are few: probabilities of labels may be overconfident.")
         note(
             f"{len(train.rows):,} training texts, {len(self.train_texts.ids):,} tokens;"
             f" {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."

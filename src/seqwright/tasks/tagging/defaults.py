@@ -57,7 +57,7 @@ def tagged_recipe(
     if valid:
         data["valid"] = list(valid)
     elif sentences >= FEWEST_SENTENCES:
-        share = held_out_percentage(sentences, most=10)
+        share = held_out_percentage(sentences, least=5, most=10) if texts else 5  # embedded samples are large
         data["split"] = f"tail {share}%" if sentences < MANY_SENTENCES else f"documents {share}%"
     table: dict[str, Any] = {
         "name": run_name(files, kind),
