@@ -64,6 +64,14 @@ class Ranks:
         dist.all_gather(gathered, padded)
         return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
 
+    def gather(self, value: T) -> list[T]:
+        """The values of all ranks in their order, on every rank; values that JSON can hold."""
+        if self.size == 1:
+            return [value]
+        text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        lengths = self.cat(torch.tensor([len(text)])).tolist()
+        return [json.loads(part.numpy().tobytes()) for part in torch.split(self.cat(text), lengths)]
+
     def from_first(self, compute: Callable[[], T]) -> T:
         """What rank 0 computes, on every rank; a value that JSON can hold (nothing is pickled)."""
         if self.size == 1:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ import torch
 from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
-from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
+from seqwright.core.ranks import SINGLE, Ranks, TensorGroups, evaluation_by
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
 from seqwright.layers.lora import add_lora, merge_lora
@@ -24,6 +23,7 @@ from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps
 from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
+from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
@@ -47,19 +47,6 @@ from seqwright.training.weights import init_from, load_weights, weights
 STEP_KEYS = ("asked_steps", "steps_per_epoch")
 """Keys of the summary of a model trained by gradients."""
 MEASURING = "measuring the speed of this machine"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOutcome:
-    path: Path
-    summary: dict[str, Any] | None
-    """None where training was stopped before its end."""
-    stopped: str | None = None
-    """The signal that stopped training."""
-    already: bool = False
-    """Whether the run was already finished."""
-    advice: tuple[tuple[str, str], ...] = ()
-    """What training shows should be done next: sentences and their commands."""
 
 
 class TrainingSession:
@@ -118,7 +105,12 @@ class TrainingSession:
         trainer = self._trainer()
         if sent["resumes"]:
             trainer.restore(self.ranks.tensors_from_first(None), self.ranks.from_first(dict))
-        return TrainingOutcome(path=self.directory.path, summary=None, stopped=trainer.fit())
+        stopped, finished, device = trainer.fit(), trainer.finished, trainer.device
+        if finished:  # an unsharded model takes the place of the trained one, and shares the final scores
+            del trainer
+            self._build_model()
+            self._final_scores(device)
+        return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
 
     def dismiss(self) -> None:
         """Ends the wait of the other ranks where there is nothing to train, once."""
@@ -364,6 +356,14 @@ class TrainingSession:
                 self.recorded.note(f"validation data: {error}")
             return None
 
+    def _final_scores(self, device: torch.device | str) -> Scores | None:
+        """Scores of the final weights, which rank 0 has, shared by all ranks."""
+        if self.ranks.size > 1:
+            named = sorted(weights(self.model.to(device)).items())  # merging LoRA changes the order of parameters
+            self.ranks.copy_from_first(tensor for _, tensor in named)
+        with evaluation_by(self.ranks):
+            return self._evaluate(self.model, device, quick=False)
+
     def _sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         model.eval()
         return self.task.sample(model, device)
@@ -382,7 +382,7 @@ class TrainingSession:
             about["tokenizer"] = self.directory.tokenizer.hash
         self.directory.save_model(tensors, about)
         self.progress.note("weights are saved; scoring and writing the report.")
-        scores = scores or self._evaluate(self.model, device, quick=False)
+        scores = scores or self._final_scores(device)
         if self.recipe.kind in build.COUNTED:
             for sample in self._sample(self.model, device):
                 self.log({"kind": "sample", "step": 0, **sample})

@@ -33,6 +33,9 @@ SAME_ERROR = timedelta(seconds=5)
 """Ranks that meet the same error do so within this time."""
 
 
+RESUME = "Train again to resume from the last checkpoint."
+
+
 class RankLostError(UserError):
     """Another rank ended or cannot be reached."""
 
@@ -57,11 +60,11 @@ def environment_ranks() -> Ranks:
 
 
 @contextmanager
-def joined(device: torch.device, identity: Mapping[str, str]) -> Iterator[Ranks]:
-    """The ranks of this training while the block runs.
+def joined(device: torch.device, identity: Mapping[str, str], *, advice: str = RESUME) -> Iterator[Ranks]:
+    """The ranks of this training, or of this command, while the block runs.
 
     `identity` (versions, a hash of the recipe) must be that of rank 0 on every rank: ranks with different recipes
-    would wait for each other, or train on different batches.
+    would wait for each other, or train on different batches. `advice` is for a rank that is lost.
     """
     ranks = environment_ranks()
     if ranks.size == 1:
@@ -85,9 +88,7 @@ def joined(device: torch.device, identity: Mapping[str, str]) -> Iterator[Ranks]
             raise
         found = REASON.search(str(error))
         reason = found[0] if found else str(error).split("\n")[0][:200]
-        raise RankLostError(
-            f"another rank ended or cannot be reached ({reason}). Train again to resume from the last checkpoint."
-        ) from error
+        raise RankLostError(f"another rank ended or cannot be reached ({reason}). {advice}") from error
     dist.destroy_process_group()
 
 
