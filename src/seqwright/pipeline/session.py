@@ -38,6 +38,7 @@ from seqwright.tasks.base import Task
 from seqwright.tasks.scores import Scores
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
+from seqwright.training.checkpoint_store import BackgroundStore
 from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS, warmup_steps
 from seqwright.training.trainer import Trainer, total_steps
@@ -67,6 +68,7 @@ class TrainingSession:
         self.recipe, self.directory, self.progress, self.ranks = wanted, directory, progress, ranks
         self.moved = moved
         """Whether data files have other names than those of the recipe on disk."""
+        self.background = BackgroundStore(self)
         self.board: TensorBoard | None = None
         self.followed = ranks.size == 1
         """Whether the other ranks have been sent what to train, or that there is nothing."""
@@ -104,7 +106,7 @@ class TrainingSession:
         self._add_lora()
         trainer = self._trainer()
         if sent["resumes"]:
-            trainer.restore(self.ranks.tensors_from_first(None), self.ranks.from_first(dict))
+            trainer.restore(None, self.ranks.from_first(dict))
         stopped, finished, device = trainer.fit(), trainer.finished, trainer.device
         if finished:  # an unsharded model takes the place of the trained one, and shares the final scores
             del trainer
@@ -208,7 +210,7 @@ class TrainingSession:
         trainer = self._trainer()
         if checkpoint is not None:
             progress = checkpoint.state["progress"]
-            trainer.restore(self.ranks.tensors_from_first(checkpoint.groups), self.ranks.from_first(lambda: progress))
+            trainer.restore(checkpoint.groups, self.ranks.from_first(lambda: progress))
             self.directory.rewind(checkpoint.step)
             self._note_resume(trainer, checkpoint)
         if "tensorboard" in self.recipe.training.writers:
@@ -220,6 +222,7 @@ class TrainingSession:
             write_text(self.directory.report_path, report(facts_of(self.directory, {})))
             raise
         finally:
+            trainer.progress.saving_seconds += self.background.wait()
             self._close_writers()
         progress = trainer.progress
         if not trainer.finished:
@@ -239,6 +242,7 @@ class TrainingSession:
             "asked_steps": trainer.steps,
             "steps_per_epoch": trainer.feed.steps_per_epoch,
             "seconds": progress.seconds,
+            "saving_seconds": round(progress.saving_seconds, 3),
             "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "ranks": self.ranks.size,
@@ -336,7 +340,7 @@ class TrainingSession:
             self.model,
             feed,
             config,
-            self,
+            self.background,
             evaluate=lambda: self._evaluate(self.model, device, quick=True),
             sample=lambda: self._sample(self.model, device),
             format_batch=self.task.show,
