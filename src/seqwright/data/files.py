@@ -79,7 +79,7 @@ def resolve(path: str, base: Path | None = None) -> Path:
     raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}")
 
 
-def expand(path: Path) -> tuple[list[Path], list[Path]]:
+def expand(path: Path, suffixes: Sequence[str] = TEXTS) -> tuple[list[Path], list[Path]]:
     """The sorted text files of a file, folder or glob pattern, and the files of a folder with other suffixes."""
     if is_pattern(path) and not path.exists():
         anchor = next(parent for parent in path.parents if not is_pattern(parent))
@@ -87,9 +87,10 @@ def expand(path: Path) -> tuple[list[Path], list[Path]]:
     if not path.is_dir():
         return [path], []
     files = [entry for entry in sorted(path.rglob("*")) if entry.is_file() and not _hidden(entry, path)]
-    texts = [file for file in files if plain_suffix(file) in TEXTS]
+    texts = [file for file in files if plain_suffix(file) in suffixes]
     if not texts:
-        raise UserError(f"the folder {path} has no files that end in {', '.join(TEXTS)} (nor those with .gz or .xz).")
+        endings = ", ".join(suffixes)
+        raise UserError(f"the folder {path} has no files that end in {endings} (nor those with .gz or .xz).")
     return texts, [file for file in files if file not in set(texts)]
 
 
