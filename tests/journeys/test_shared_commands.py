@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from seqwright.training import process_group
 from tests.journeys.commands import Result, synthetic_text
 from tests.journeys.conftest import Command
 from tests.training.test_ranks import ROOT, free_port, set_variables
@@ -53,7 +51,6 @@ class TwoRanks:
 
 @pytest.fixture
 def two_ranks(seqwright: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoRanks]:
-    monkeypatch.setattr(process_group, "_joined", itertools.count())  # as in the new process of rank 1
     ranks = TwoRanks(seqwright, monkeypatch)
     yield ranks
     output, _ = ranks.other.communicate(timeout=60)
