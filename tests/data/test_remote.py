@@ -11,7 +11,8 @@ import fsspec
 import pytest
 
 from seqwright.core.config import UserError
-from seqwright.data.remote import is_remote, local_copies
+from seqwright.data.files import is_remote, read_text, resolve
+from seqwright.data.remote import local_copies
 from seqwright.data.text.blocks import Blocks, blocks
 
 BODIES = ["xin chào 🎉", 'a "quoted" text', "two\nlines", ""]
@@ -74,3 +75,10 @@ def test_remote_files_are_copied_once(tmp_path: Path) -> None:
 def test_urls_that_cannot_be_read_are_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{url} cannot be read"):
         local_copies(url, tmp_path)
+
+
+def test_training_names_the_preparation_of_such_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"tokenize it first: `seqwright data prepare s3://a/b\.txt --out FOLDER`"):
+        resolve("s3://a/b.txt")
+    with pytest.raises(UserError, match="--columns text=NAME --out FOLDER"):
+        read_text(tmp_path / "a.parquet")

@@ -116,8 +116,8 @@ def prepare(
     """
     from seqwright.data.column_roles import TEXT_ROLES, parse_columns
     from seqwright.data.columnar import COLUMNAR
-    from seqwright.data.files import COMPRESSED, TEXTS, expand, resolve
-    from seqwright.data.remote import is_remote, local_copies
+    from seqwright.data.files import COMPRESSED, TEXTS, expand, is_remote, resolve
+    from seqwright.data.remote import local_copies
     from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
     from seqwright.reporting.progress import StreamProgress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,14 +11,8 @@ from seqwright.core.config import UserError
 from seqwright.core.storage import write_chunks
 from seqwright.data.columnar import extra_module
 
-URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 CHUNK = 1 << 22
 """Bytes of a remote file in memory at a time."""
-
-
-def is_remote(name: str) -> bool:
-    """Whether a name is a URL rather than a path."""
-    return URL.match(name) is not None
 
 
 def local_copies(url: str, cache: Path) -> list[Path]:
