@@ -100,6 +100,29 @@ def test_torchrun_starts_the_ranks(text: Path, tmp_path: Path) -> None:
     assert_equal_losses(run, reference, 20)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds a rank's process in /proc")
+def test_torchrun_restarts_a_killed_rank(text: Path, tmp_path: Path) -> None:
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    arguments = ["seqwright", "train", "--text", str(text), "--run", str(run), *options(200)]
+    agent = subprocess.Popen(
+        [*launcher, "--max-restarts", "1", "-m", "--", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: (run / "checkpoints" / "step-00000030").exists(), agent)
+    killed = worker(agent.pid, 1)
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    result = finish(agent)
+    assert result.status == 0, result.err
+    assert len(records(run, "resume")) == 1
+    on_one_process(text, reference, 200)
+    assert_equal_losses(run, reference, 200)
+
+
 @pytest.mark.parametrize(
     ("settings", "size", "message"),
     [

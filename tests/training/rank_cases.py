@@ -112,8 +112,7 @@ def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]
     trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
     if case.resumed:
         groups = {name: load_tensors(folder / f"start.{name}.safetensors")[0] for name in ("model", "optimizer")}
-        sent = ranks.tensors_from_first(groups if ranks.first else None)
-        trainer.restore(sent, ranks.from_first(lambda: read_json(folder / "start.json")))
+        trainer.restore(groups if ranks.first else None, ranks.from_first(lambda: read_json(folder / "start.json")))
     if case.config.spike_threshold is not None:
         trainer.progress.trend = [0.0, 0.0, 30.0]  # every loss is a spike
     try:

@@ -7,12 +7,13 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, Store
 from torch.testing import assert_close
 
 from seqwright.core.config import UserError
@@ -138,6 +139,25 @@ def test_ranks_with_another_recipe_are_refused() -> None:
     store.set("identity/1", json.dumps({"recipe": "xyz"}))
     with pytest.raises(UserError, match="rank 1 has another recipe than rank 0 \\(xyz, not abc\\)"):
         process_group._meet(Ranks(0, 2), store, {"recipe": "abc"}, timedelta(seconds=1))
+
+
+def meet(rank: int, store: Store) -> Store:
+    ranks, patience = Ranks(rank, 2), timedelta(seconds=20)
+    session = process_group._session_store(ranks, store, patience)
+    process_group._meet(ranks, session, {}, patience)
+    return session
+
+
+def test_ranks_that_are_started_again_do_not_meet_those_before() -> None:
+    """torchrun's store outlives the ranks that it starts again, and has the addresses of those that died."""
+    store = HashStore()
+    for start in ("first", "second"):
+        with ThreadPoolExecutor(1) as thread:
+            joining = thread.submit(meet, 1, store)
+            session = meet(0, store)
+        assert not session.check(["address"])
+        joining.result().set("address", start)
+        assert session.get("address").decode() == start
 
 
 def test_a_rank_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_resume_is_uninterrupted_bit_for_bit(name: str, at: float) -> None:
     assert resumed.saved.keys() == whole.saved.keys()
     groups, progress = resumed.saved[saved[-1]]
     expected, uninterrupted_progress = whole.saved[saved[-1]]
-    timed = {"seconds": 0, "interval_seconds": 0}
+    timed = {"seconds": 0, "interval_seconds": 0, "saving_seconds": 0}
     assert progress | timed == uninterrupted_progress | timed
     assert groups.keys() == expected.keys()
     for group, tensors in expected.items():

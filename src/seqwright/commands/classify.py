@@ -22,10 +22,11 @@ from seqwright.commands.common import (
     print_json,
     split_data_overrides,
 )
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
+from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
+from seqwright.commands.tables import FORMAT, OUT, Output, open_input
 
 
-@click.command("classify")
+@click.command("classify", cls=RankedCommand)
 @RUN
 @TEXT_OR_FILE
 @click.argument("more", nargs=-1, metavar="[IMAGES]...")
@@ -35,6 +36,7 @@ from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted
 @OUT
 @SET
 @DEVICE
+@PROCESSES
 @JSON
 def command(
     run: str,
@@ -85,14 +87,13 @@ def command(
     added = ["label", *(["probability"] * (opened.labels.kind != "regression")), *(["explanation"] * explain)]
     output = Output(table, added, out, as_json=as_json)
 
-    def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
-        with table_progress(text_or_file, out, "classifying") as progress:
-            predictions = predicted(table, lambda texts: classify(texts, explain=explain, **options), progress)
-            for row, prediction in predictions:
-                text = f"{prediction}\n{prediction.explanation}" if explain else str(prediction)
-                yield row, _values(prediction, flat=output.writer.format != "jsonl"), text
+    def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
+        predictions = classify([row.texts for row in rows], explain=explain, **options)
+        for row, prediction in zip(rows, predictions, strict=True):
+            text = f"{prediction}\n{prediction.explanation}" if explain else str(prediction)
+            yield row, _values(prediction, flat=output.writer.format != "jsonl"), text
 
-    output.write(results())
+    output.write(results, source=text_or_file, what="classifying")
 
 
 def _values(prediction: Any, *, flat: bool) -> dict[str, Any]:
@@ -123,6 +124,8 @@ def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any],
     """Prints the class of each image of files or folders."""
     if not files:
         raise click.UsageError("name image files, or a folder of them.")
+    if command_ranks() is not None:
+        raise click.UsageError("several processes share a file of texts; leave out --processes for images.")
     for location, prediction in predict_images(files, lambda names: opened.classify(names, **options)):
         if as_json:
             print_json(location | asdict(prediction))

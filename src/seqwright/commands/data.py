@@ -88,6 +88,7 @@ def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: 
 )
 @COLUMNS
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Worker processes that tokenize.")
+@click.option("--skip-unreadable", is_flag=True, help="Skip files that cannot be read, and name them.")
 @DOCUMENT
 @SET
 @JSON
@@ -97,23 +98,41 @@ def prepare(
     tokenizer: str | None,
     columns: tuple[str, ...],
     workers: int,
+    skip_unreadable: bool,
     document: Any,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Tokenize large FILEs to a folder on disk, in bounded memory; run it again to resume."""
+    """Tokenize large FILEs to a folder on disk, in bounded memory; run it again to resume.
+
+    FILE is text, JSON lines, CSV or TSV, or (with `pip install 'seqwright[data]'`) Parquet or Arrow, or a URL of such
+    files, which are copied to the cache folder first.
+
+    \b
+    seqwright data prepare texts/ --out prepared --workers 8
+    seqwright data prepare part-*.parquet --columns text=body --out prepared
+    seqwright data prepare s3://bucket/texts/*.jsonl.gz --columns text=body --out prepared
+    seqwright data prepare hf://datasets/USER/NAME/data/train.parquet --columns text=text --out prepared
+    """
     from seqwright.data.column_roles import TEXT_ROLES, parse_columns
-    from seqwright.data.files import COMPRESSED, expand, resolve
+    from seqwright.data.columnar import COLUMNAR
+    from seqwright.data.files import COMPRESSED, TEXTS, expand, is_remote, resolve
+    from seqwright.data.remote import local_copies
     from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
     from seqwright.reporting.progress import StreamProgress
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.trainers import TokenizerConfig
+    from seqwright.training.machine import cache_folder
 
-    paths = [path for name in files for path in expand(resolve(name))[0]]
+    paths: list[Path] = []
+    for name in files:
+        cache = cache_folder() / "remote"
+        paths += local_copies(name, cache) if is_remote(name) else expand(resolve(name), (*TEXTS, *COLUMNAR))[0]
     folder, text_columns = Path(out), list(parse_columns(columns, TEXT_ROLES).values())
     check_inputs(paths, folder, document, text_columns)
     saved = folder / "tokenizer.json"
+    skipped = (lambda reason: echo(f"skipped: {reason}", err=True)) if skip_unreadable else None
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
     if tokenizer is not None:
         loaded = import_tokenizer(Path(tokenizer), config.special_tokens)
@@ -121,14 +140,21 @@ def prepare(
         loaded = import_tokenizer(saved)
     else:
         echo("training a tokenizer…", err=True)
-        loaded = train_tokenizer(config, paths, document, text_columns)
+        loaded = train_tokenizer(config, paths, document, text_columns, skipped and (lambda reason: None))
     for note in loaded.notes:
         echo(note, err=True)
     uncompressed = all(path.suffix not in COMPRESSED for path in paths)
     size = sum(path.stat().st_size for path in paths) if uncompressed else None
     with StreamProgress(size, quiet=as_json) as progress:
         stream = encode(
-            paths, folder, loaded, document=document, columns=text_columns, workers=workers, progress=progress
+            paths,
+            folder,
+            loaded,
+            document=document,
+            columns=text_columns,
+            workers=workers,
+            skipped=skipped,
+            progress=progress,
         )
     if stream.lossy:
         echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)

@@ -14,7 +14,6 @@ from seqwright.commands.common import (
     RUN,
     SET,
     TRUST,
-    MultiValueCommand,
     echo,
     on_files,
     options_from,
@@ -22,9 +21,10 @@ from seqwright.commands.common import (
     print_table,
     split_data_overrides,
 )
+from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
 
 
-@click.command("evaluate", cls=MultiValueCommand)
+@click.command("evaluate", cls=RankedCommand)
 @RUN
 @on_files("Test data: a text, or a source and its references. Default: the validation data of RUN.")
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
@@ -34,6 +34,7 @@ from seqwright.commands.common import (
 @TRUST
 @DEVICE
 @PRECISION
+@PROCESSES
 @JSON
 def command(
     run: str,
@@ -60,6 +61,7 @@ def command(
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
     from seqwright.core.config import UserError
+    from seqwright.core.ranks import SINGLE, evaluation_by
     from seqwright.data.files import MissingFileError
     from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
@@ -69,11 +71,13 @@ def command(
     parsing: dict[str, Any] = {"columns": columns, "set": data_overrides}
     opened, files = open_run(run, device=device, precision=precision, trust=trust, **parsing), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))
+    ranks = command_ranks() or SINGLE
     if label_errors is not None:
-        _print_label_errors(opened, files, label_errors, as_json)
+        with evaluation_by(ranks):
+            _print_label_errors(opened, files, label_errors, as_json)
         return
     try:
-        with TerminalProgress(quiet=as_json) as progress:
+        with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):
             scores = opened.evaluate(files or None, progress=progress, **options)
     except MissingFileError as error:
         if files:
@@ -83,11 +87,11 @@ def command(
         ) from None
     for file in trained_on(opened, files):
         echo(f"warning: {run} was trained on {file} (or a part of it): this is no score of unseen data.", err=True)
-    if files:
+    if files and ranks.first:
         record_scores(opened.directory, files, scores.as_json())
     exact = None
     if precision != "fp32":
-        with TerminalProgress(quiet=as_json) as progress:
+        with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):
             plain = open_run(run, device=device, set=data_overrides, trust=trust)
             exact = plain.evaluate(files or None, progress=progress, **options)
     fingerprint = opened.fingerprint

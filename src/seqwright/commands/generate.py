@@ -20,9 +20,18 @@ from seqwright.commands.common import (
     print_json,
     read_lines,
 )
+from seqwright.commands.ranked import (
+    PROCESSES,
+    RankedCommand,
+    captured,
+    command_ranks,
+    in_rank_order,
+    rank_part,
+    sum_over_ranks,
+)
 
 
-@click.command("generate")
+@click.command("generate", cls=RankedCommand)
 @RUN
 @click.argument("prompt", default="")
 @click.option("--max-tokens", type=int, help="Maximum number of new tokens.")
@@ -63,6 +72,7 @@ from seqwright.commands.common import (
 @SET
 @DEVICE
 @PRECISION
+@PROCESSES
 @JSON
 def command(
     run: str,
@@ -113,6 +123,9 @@ def command(
     generate = opened.generate  # raises here, before anything is printed, where the run is no language model
     if back_off:
         opened.back_off([])  # refused before anything is printed where the model does not back off
+    ranks = command_ranks()
+    if ranks is not None and (prompts == "-" or (not prompts and samples == 1)):
+        raise click.UsageError("several processes share prompts or samples; give --prompts FILE or --samples N.")
     prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
     proposer: Any = None
     if beam is not None:
@@ -123,7 +136,9 @@ def command(
                 f"--{refused[0].replace('_', '-')} is for sampling, not for beam search; leave it or --beam out."
             )
         flags = {"beam_size": beam, "n_best": n_best, "max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
-        n_best_lists = opened.search(prompt_texts, **options_from(overrides, "decoding", SearchOptions, flags))
+        mine = rank_part(prompt_texts, ranks)
+        options = options_from(overrides, "decoding", SearchOptions, flags)
+        n_best_lists = opened.search(mine, **options) if mine else []
         outputs = [({"rank": n + 1}, output) for hypotheses in n_best_lists for n, output in enumerate(hypotheses)]
         streaming = False
     else:
@@ -136,17 +151,28 @@ def command(
         first_seed = options.get("seed", opened.settings.decoding.seed)
         requests = [(text, first_seed + n) for text in prompt_texts for n in range(samples)]
         streaming = len(requests) == 1 and not as_json
+        requests = rank_part(requests, ranks)
         if streaming:
             echo(prompt_texts[0], nl=False)
         texts, seeds = [text for text, _ in requests], [number for _, number in requests]
         on_text = (lambda row, text: echo(text, nl=False)) if streaming else None
-        generated = generate(texts, seeds=seeds, on_text=on_text, draft=proposer, **options)
+        generated = generate(texts, seeds=seeds, on_text=on_text, draft=proposer, **options) if texts else []
         outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
-    for n, (label, output) in enumerate(outputs, 1):
-        tokens = opened.back_off(output.ids, opened.tokenizer.encode(output.prompt)) if back_off else None
-        _print_output(n, label, output, tokens, streamed=streaming, as_json=as_json)
+
+    def print_outputs(first: int) -> None:
+        for n, (label, output) in enumerate(outputs, first):
+            tokens = opened.back_off(output.ids, opened.tokenizer.encode(output.prompt)) if back_off else None
+            _print_output(n, label, output, tokens, streamed=streaming, as_json=as_json)
+
+    if ranks is None:
+        print_outputs(1)
+    else:
+        first = 1 + sum(ranks.gather(len(outputs))[: ranks.rank])
+        for text in in_rank_order(ranks, lambda: [captured(lambda: print_outputs(first))]):
+            echo(text, nl=False)
     if proposer is not None:
-        echo(f"{proposer.accepted:,} of {proposer.drafted:,} drafted tokens were accepted.", err=True)
+        accepted, drafted = sum_over_ranks(proposer.accepted), sum_over_ranks(proposer.drafted)
+        echo(f"{accepted:,} of {drafted:,} drafted tokens were accepted.", err=True)
 
 
 def _print_output(n: int, label: dict[str, int], output: Any, back_off: Any, *, streamed: bool, as_json: bool) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from seqwright.commands.common import BACK_OFF, COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, back_off_text, echo
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
+from seqwright.commands.ranked import PROCESSES, RankedCommand, sum_over_ranks
+from seqwright.commands.tables import FORMAT, OUT, Output, open_input
 
 
-@click.command("score")
+@click.command("score", cls=RankedCommand)
 @RUN
 @TEXT_OR_FILE
 @click.option("--keep-below", type=float, metavar="PPL", help="Keep only lines with a perplexity below PPL.")
@@ -25,6 +26,7 @@ from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted
 @FORMAT
 @OUT
 @DEVICE
+@PROCESSES
 @JSON
 def command(
     run: str,
@@ -64,19 +66,18 @@ def command(
     added = ["log_prob", "perplexity", "tokens", *(["surprisals"] * by_token), *(["back_off"] * back_off)]
     output = Output(table, added, out, as_json=as_json, kept=filtered and not as_json)
 
-    def results() -> Iterator[tuple[Any, dict[str, Any] | None, str]]:
-        with table_progress(text_or_file, out, "scoring") as progress:
-            scored = predicted(table, lambda texts: score((text for (text,) in texts), progress=progress), progress)
-            for row, line in bounds.kept(scored) if filtered else scored:
-                if filtered and not as_json:
-                    yield row, None, ""
-                    continue
-                tokens = opened.tokenizer.tokens(line.ids) if by_token else []
-                surprisals = list(zip(tokens, line.surprisals.tolist(), strict=True)) if by_token else None
-                back_offs = opened.back_off(line.ids.tolist()) if back_off else None
-                yield row, _values(line, surprisals, back_offs), _text(line, surprisals, back_offs)
+    def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any] | None, str]]:
+        scored = zip(rows, score((row.texts[0] for row in rows), progress=output.progress), strict=True)
+        for row, line in bounds.kept(scored) if filtered else scored:
+            if filtered and not as_json:
+                yield row, None, ""
+                continue
+            tokens = opened.tokenizer.tokens(line.ids) if by_token else []
+            surprisals = list(zip(tokens, line.surprisals.tolist(), strict=True)) if by_token else None
+            back_offs = opened.back_off(line.ids.tolist()) if back_off else None
+            yield row, _values(line, surprisals, back_offs), _text(line, surprisals, back_offs)
 
-    output.write(results())
+    output.write(results, source=text_or_file, what="scoring")
     if filtered:
         echo(bounds.summary(), err=True)
 
@@ -125,12 +126,13 @@ class PerplexityFilter:
                 yield row, score
 
     def summary(self) -> str:
-        """One line with the number of kept and dropped lines."""
+        """One line with the number of kept and dropped lines, of all ranks."""
+        read = sum_over_ranks(self.read)
         dropped = {
-            f"with a perplexity of {self.below:g} or more": self.high,
-            f"with a perplexity of {self.above:g} or less": self.low,
-            "without tokens": self.empty,
+            f"with a perplexity of {self.below:g} or more": sum_over_ranks(self.high),
+            f"with a perplexity of {self.above:g} or less": sum_over_ranks(self.low),
+            "without tokens": sum_over_ranks(self.empty),
         }
-        kept = self.read - sum(dropped.values())
+        kept = read - sum(dropped.values())
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items() if count)
-        return f"kept {kept:,} of {self.read:,} lines" + (f"; dropped {reasons}." if reasons else ".")
+        return f"kept {kept:,} of {read:,} lines" + (f"; dropped {reasons}." if reasons else ".")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seqwright.commands.checks import input_path
 from seqwright.commands.common import echo, text_or_line_chunks
+from seqwright.commands.ranked import command_ranks, in_rank_order, rank_part, sum_over_ranks
 from seqwright.core.config import UserError
 
 if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
     from seqwright.core.progress import Progress
+    from seqwright.core.ranks import Ranks
     from seqwright.data.tables import Table, TableRow, TextColumns
-
-T = TypeVar("T")
 
 REPORT_ROWS = 64
 """Rows between reports of progress."""
@@ -47,6 +49,8 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
     refuse_columns_of_text(format, wanted.chosen)
     if path is not None and format == "text" and not path.stat().st_size:
         echo(f"{text_or_file} is empty.", err=True)
+    if text_or_file in (None, "-") and command_ranks() is not None:
+        raise UserError("several processes share a file, and standard input is one stream; name a file.")
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
         return open_table(lines, "standard input", format, replace(wanted, classes=False))
     return open_table(lines, str(text_or_file), format, wanted)
@@ -59,20 +63,6 @@ def refuse_columns_of_text(format: str, chosen: Sequence[str]) -> None:
             "--columns names columns of a table, and the input is plain text; say what it is: --format csv, tsv or"
             " jsonl."
         )
-
-
-def predicted(
-    table: Table, predict: Callable[[Iterator[tuple[Any, ...]]], Iterable[T]], progress: Progress
-) -> Iterator[tuple[TableRow, T]]:
-    """Every row of a table with its prediction, in order."""
-    done = before = 0
-    for group in table.groups():
-        after = table.lines.bytes_read  # at the end of the group, which was read as a whole
-        for n, (row, prediction) in enumerate(zip(group, predict(row.texts for row in group), strict=True), 1):
-            yield row, prediction
-            if n % REPORT_ROWS == 0:
-                progress.record({"bytes": before + (after - before) * n // len(group), "lines": done + n})
-        done, before = done + len(group), after
 
 
 @contextmanager
@@ -121,8 +111,16 @@ def print_columns(table: Table, names: Mapping[str, str]) -> None:
     echo(f"{table.name}: reads column {read}{numbered}{added}{why}.", err=True)
 
 
+Results = Callable[["list[TableRow]", int], "Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]"]
+"""(row, values, text) triples of a group of rows, the first of which has this number from 1. The values are written to
+a table or JSON, else the text; a row without values stays as it was read."""
+
+
 class Output:
     """Where results go: standard output or a file, as text or as a table."""
+
+    progress: Progress
+    """Of the rows that are being written."""
 
     def __init__(self, table: Table, added: Sequence[str], out: Path | None, *, as_json: bool, kept: bool = False):
         """`added` columns of a table; `kept`: rows are written as they were read."""
@@ -139,21 +137,44 @@ class Output:
         self.writer = TableWriter(table, format, () if kept else added)
         print_columns(table, self.writer.names)
 
-    def write(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> None:
-        """Writes (row, values, text) triples: the values in a table or JSON, else the text; a row without values stays
-        as it was read."""
+    def write(self, results: Results, *, source: str | None, what: str) -> None:
+        """Writes the results of every row of the table, in order; ranks of a command share each group of rows.
+
+        `source` is the table's file, and `what` is done with it, for progress.
+        """
         kept = self.writer.format == self.table.format  # JSON lines of a CSV have no byte order mark
-        write_lines(self._lines(results), self.out, like=input_path(self.table.name) if kept else None)
-        if self.writer.flattened:
+        like = input_path(self.table.name) if kept else None
+        ranks = command_ranks()
+        with table_progress(source, self.out, what) as self.progress:
+            lines = self._lines(results, ranks)
+            if ranks is None or ranks.first:
+                write_lines(lines, self.out, like=like)
+            else:
+                collections.deque(lines, maxlen=0)
+        if flattened := sum_over_ranks(self.writer.flattened):
             echo(
-                f"{self.writer.flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",
+                f"{flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",
                 err=True,
             )
 
-    def _lines(self, results: Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]) -> Iterator[str]:
+    def _lines(self, results: Results, ranks: Ranks | None) -> Iterator[str]:
         if head := self.writer.head():
             yield head
-        for row, values, text in results:
+        done = before = 0
+        for group in self.table.groups():
+            after = self.table.lines.bytes_read  # at the end of the group, which was read as a whole
+            lines: Iterable[str] = self._rendered(group, results, done + 1)
+            if ranks is not None:
+                first = done + 1 + ranks.rows(len(group)).start
+                lines = in_rank_order(ranks, partial(self._rendered, rank_part(group, ranks), results, first))
+            for n, line in enumerate(lines, 1):
+                yield line
+                if n % REPORT_ROWS == 0:
+                    self.progress.record({"bytes": before + (after - before) * n // len(group), "lines": done + n})
+            done, before = done + len(group), after
+
+    def _rendered(self, rows: list[TableRow], results: Results, first: int) -> Iterator[str]:
+        for row, values, text in results(rows, first) if rows else ():
             if values is None:
                 yield self.writer.unchanged(row)
             else:

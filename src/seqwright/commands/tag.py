@@ -21,7 +21,7 @@ from seqwright.commands.common import (
     split_data_overrides,
     text_or_line_chunks,
 )
-from seqwright.commands.tables import OUT, Output, predicted, refuse_columns_of_text, table_progress, write_lines
+from seqwright.commands.tables import OUT, Output, refuse_columns_of_text, table_progress, write_lines
 
 if TYPE_CHECKING:
     from seqwright.data.tables import TableRow
@@ -109,20 +109,19 @@ def command(
     as_conllu = out is not None and plain_suffix(out) == ".conllu"
     tag_column = opened.settings.data.column_numbers[1] if _conllu_names(opened.settings.data.columns) else 4
 
-    def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
-        with table_progress(text_or_file, out, "tagging") as progress:
-            sentences = predicted(table, lambda rows: tag((row[0] for row in rows), pretokenized=words_given), progress)
-            for row, sentence in sentences:
-                words, tags = " ".join(sentence.words), " ".join(sentence.tags)
-                values = _values(sentence) if output.writer.format == "jsonl" else {"tokens": words, "tags": tags}
-                if not tokens:
-                    del values["tokens"]
-                text = f"{words}\t{tags}" if words else ""
-                if as_conllu:
-                    text = conllu_sentence(sentence.words, sentence.tags, tag_column, _text_of(row))
-                yield row, values, text
+    def results(rows: list[TableRow], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
+        sentences = tag((row.texts[0] for row in rows), pretokenized=words_given)
+        for row, sentence in zip(rows, sentences, strict=True):
+            words, tags = " ".join(sentence.words), " ".join(sentence.tags)
+            values = _values(sentence) if output.writer.format == "jsonl" else {"tokens": words, "tags": tags}
+            if not tokens:
+                del values["tokens"]
+            text = f"{words}\t{tags}" if words else ""
+            if as_conllu:
+                text = conllu_sentence(sentence.words, sentence.tags, tag_column, _text_of(row))
+            yield row, values, text
 
-    output.write(results())
+    output.write(results, source=text_or_file, what="tagging")
 
 
 def _format(opened: Any, sample: list[str], path: Path | None, *, table: bool, layout: bool) -> str:

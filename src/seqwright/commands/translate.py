@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ from typing import Any
 import click
 
 from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, TEXT_OR_FILE, echo, options_from
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input, predicted, table_progress
+from seqwright.commands.ranked import PROCESSES, RankedCommand, sum_over_ranks
+from seqwright.commands.tables import FORMAT, OUT, Output, open_input
 from seqwright.core.printable import quantity
 
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
 """Usual names of source columns."""
 
 
-@click.command("translate")
+@click.command("translate", cls=RankedCommand)
 @RUN
 @TEXT_OR_FILE
 @click.option("--beam", type=click.IntRange(1), metavar="K", help="Beam search with beam size K.")
@@ -40,6 +41,7 @@ SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query
 @SET
 @DEVICE
 @PRECISION
+@PROCESSES
 @JSON
 def command(
     run: str,
@@ -89,28 +91,23 @@ def command(
     several = decoding["n_best"] > 1 and decoding["mbr"] == "none"
     added = ["translation", "log_prob", *(["others"] * several), *(["alignment"] * attention)]
     output = Output(table, added, out, as_json=as_json)
-    first = truncated = 0
+    truncated = 0
 
-    def translations(group: Iterable[tuple[str, ...]]) -> Iterator[Any]:
-        nonlocal first
-        sources = list(group)
-        if first == 0 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
-            echo(f"the sources look like targets: {reason}.", err=True)
-        yield from translate(iter(sources), first=first + 1, **options)
-        first += len(sources)
-
-    def results() -> Iterator[tuple[Any, dict[str, Any], str]]:
+    def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
         nonlocal truncated
-        with table_progress(text_or_file, out, "translating") as progress:
-            for number, (row, translation) in enumerate(predicted(table, translations, progress), 1):
-                truncated += translation.unread > 0
-                for flag in translation.warnings:
-                    echo(f"line {number:,} looks degenerate: {flag}.", err=True)
-                text = _n_best_list(number, translation) if several else _text(translation, attention)
-                yield row, _values(translation, flat=output.writer.format != "jsonl"), text
+        sources = [row.texts for row in rows]
+        if first == 1 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
+            echo(f"the sources look like targets: {reason}.", err=True)
+        translations = translate(sources, first=first, **options)
+        for number, (row, translation) in enumerate(zip(rows, translations, strict=True), first):
+            truncated += translation.unread > 0
+            for flag in translation.warnings:
+                echo(f"line {number:,} looks degenerate: {flag}.", err=True)
+            text = _n_best_list(number, translation) if several else _text(translation, attention)
+            yield row, _values(translation, flat=output.writer.format != "jsonl"), text
 
-    output.write(results())
-    if truncated:
+    output.write(results, source=text_or_file, what="translating")
+    if truncated := sum_over_ranks(truncated):
         echo(f"truncated to the context of the model: {quantity(truncated, 'source')}.", err=True)
 
 

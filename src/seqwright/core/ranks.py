@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 TensorGroups = dict[str, dict[str, Tensor]]
 """Tensors of a checkpoint by group: model, optimizer, ema, carry."""
+TensorShape = tuple[str, list[int]]
+"""dtype and shape of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,14 @@ class Ranks:
         dist.all_gather(gathered, padded)
         return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
 
+    def gather(self, value: T) -> list[T]:
+        """The values of all ranks in their order, on every rank; values that JSON can hold."""
+        if self.size == 1:
+            return [value]
+        text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        lengths = self.cat(torch.tensor([len(text)])).tolist()
+        return [json.loads(part.numpy().tobytes()) for part in torch.split(self.cat(text), lengths)]
+
     def from_first(self, compute: Callable[[], T]) -> T:
         """What rank 0 computes, on every rank; a value that JSON can hold (nothing is pickled)."""
         if self.size == 1:
@@ -75,18 +85,16 @@ class Ranks:
         dist.broadcast(buffer, 0)
         return value if self.first else json.loads(buffer.numpy().tobytes())  # type: ignore[return-value]
 
-    def tensors_from_first(self, groups: TensorGroups | None) -> TensorGroups:
-        """The tensors of rank 0, where every rank holds them on the CPU; other ranks pass None."""
-        if self.size == 1:
-            assert groups is not None
-            return groups
-        shapes = self.from_first(lambda: _shapes(groups or {}))
-        received: TensorGroups = {group: {} for group in shapes}
-        for group, named in shapes.items():
-            for name, (dtype, shape) in named.items():
-                tensor = torch.empty(shape, dtype=getattr(torch, dtype)) if groups is None else groups[group][name]
-                dist.broadcast(tensor, 0)
-                received[group][name] = tensor
+    def shapes_from_first(self, groups: TensorGroups | None) -> dict[str, dict[str, TensorShape]]:
+        """dtype and shape of every tensor of rank 0, on every rank; other ranks pass None."""
+        return self.from_first(lambda: _shapes(groups or {}))
+
+    def tensor_from_first(self, tensor: Tensor | None, dtype: str, shape: Sequence[int]) -> Tensor:
+        """A tensor of rank 0, on the CPU of every rank; other ranks pass None."""
+        received = torch.empty(list(shape), dtype=getattr(torch, dtype)) if tensor is None else tensor
+        if self.size > 1:
+            received = received.contiguous()
+            dist.broadcast(received, 0)
         return received
 
     def copy_from_first(self, tensors: Iterable[Tensor]) -> None:
@@ -121,7 +129,7 @@ def evaluation_ranks() -> Ranks:
     return _evaluating.get()
 
 
-def _shapes(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, tuple[str, list[int]]]]:
+def _shapes(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, TensorShape]]:
     """dtype and shape of each tensor, as JSON holds them."""
     return {
         group: {name: (str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for name, tensor in named.items()}

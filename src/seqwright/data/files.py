@@ -10,6 +10,7 @@ import codecs
 import gzip
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from typing import IO, Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.limits import check_limit, limit
+from seqwright.data.columnar import COLUMNAR
 
 Errors = Literal["strict", "replace"]
 
@@ -28,6 +30,8 @@ UNDER_ROOT = f"${DATA_ROOT}/"
 
 UNTRUSTED = "untrusted:"
 """Prefix of paths that a received run names (`pipeline/trust.py`)."""
+
+URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """Functions that open compressed files, by suffix."""
@@ -58,6 +62,8 @@ def resolve(path: str, base: Path | None = None) -> Path:
             f"this run comes from elsewhere and names {path.removeprefix(UNTRUSTED)}, outside of the data root and this"
             " folder. Name your own data with --on FILE, or add --trust to read what it names."
         )
+    if is_remote(path):
+        raise UserError(f"{path} is remote; tokenize it first: `seqwright data prepare {path} --out FOLDER`.")
     relative = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
     if path.startswith(UNDER_ROOT) and not root:
@@ -79,7 +85,12 @@ def resolve(path: str, base: Path | None = None) -> Path:
     raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}")
 
 
-def expand(path: Path) -> tuple[list[Path], list[Path]]:
+def is_remote(name: str) -> bool:
+    """Whether a name is a URL rather than a path."""
+    return URL.match(name) is not None
+
+
+def expand(path: Path, suffixes: Sequence[str] = TEXTS) -> tuple[list[Path], list[Path]]:
     """The sorted text files of a file, folder or glob pattern, and the files of a folder with other suffixes."""
     if is_pattern(path) and not path.exists():
         anchor = next(parent for parent in path.parents if not is_pattern(parent))
@@ -87,9 +98,10 @@ def expand(path: Path) -> tuple[list[Path], list[Path]]:
     if not path.is_dir():
         return [path], []
     files = [entry for entry in sorted(path.rglob("*")) if entry.is_file() and not _hidden(entry, path)]
-    texts = [file for file in files if plain_suffix(file) in TEXTS]
+    texts = [file for file in files if plain_suffix(file) in suffixes]
     if not texts:
-        raise UserError(f"the folder {path} has no files that end in {', '.join(TEXTS)} (nor those with .gz or .xz).")
+        endings = ", ".join(suffixes)
+        raise UserError(f"the folder {path} has no files that end in {endings} (nor those with .gz or .xz).")
     return texts, [file for file in files if file not in set(texts)]
 
 
@@ -105,6 +117,9 @@ def plain_suffix(path: Path) -> str:
 
 def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
     """The text of a file, and the number of decoding errors replaced by U+FFFD (0 with "strict")."""
+    if path.suffix in COLUMNAR:
+        prepare = f"seqwright data prepare {path} --columns text=NAME --out FOLDER"
+        raise UserError(f"{path} is a file of columns; tokenize it first: `{prepare}`.")
     data = read_bytes(path)
     if data in (b"", BYTE_ORDER_MARK.encode()):
         raise UserError(f"{path} is empty; name a file with text.")

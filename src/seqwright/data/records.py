@@ -19,6 +19,7 @@ from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.printable import quantity
+from seqwright.data.columnar import COLUMNAR
 from seqwright.data.files import plain_suffix
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -33,12 +34,14 @@ Row = tuple[str, ...]
 
 def holds_records(path: Path) -> bool:
     """Whether the suffix of a file is one of records."""
-    return plain_suffix(path) in RECORD_SUFFIXES
+    return plain_suffix(path) in (*RECORD_SUFFIXES, *COLUMNAR)
 
 
-def records(text: str, path: Path, columns: Sequence[str], *, line: int = 1, header: str = "") -> Iterator[Row]:
+def records(
+    text: str, path: Path, columns: Sequence[str], *, line: int = 1, header: str = "", suffix: str | None = None
+) -> Iterator[Row]:
     """The selected columns of each record of a file's text, as `parse_records` has them; malformed ones are raised."""
-    for row in parse_records(text, path, columns, line=line, header=header):
+    for row in parse_records(text, path, columns, line=line, header=header, suffix=suffix):
         if isinstance(row, UserError):
             raise row
         yield row

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ import torch
 from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
-from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
+from seqwright.core.ranks import SINGLE, Ranks, TensorGroups, evaluation_by
 from seqwright.core.storage import load_tensors, write_text
 from seqwright.data.files import MissingFileError
 from seqwright.layers.lora import add_lora, merge_lora
@@ -24,6 +23,7 @@ from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps
 from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
+from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
@@ -38,6 +38,7 @@ from seqwright.tasks.base import Task
 from seqwright.tasks.scores import Scores
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
+from seqwright.training.checkpoint_store import BackgroundStore
 from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS, warmup_steps
 from seqwright.training.trainer import Trainer, total_steps
@@ -47,19 +48,6 @@ from seqwright.training.weights import init_from, load_weights, weights
 STEP_KEYS = ("asked_steps", "steps_per_epoch")
 """Keys of the summary of a model trained by gradients."""
 MEASURING = "measuring the speed of this machine"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOutcome:
-    path: Path
-    summary: dict[str, Any] | None
-    """None where training was stopped before its end."""
-    stopped: str | None = None
-    """The signal that stopped training."""
-    already: bool = False
-    """Whether the run was already finished."""
-    advice: tuple[tuple[str, str], ...] = ()
-    """What training shows should be done next: sentences and their commands."""
 
 
 class TrainingSession:
@@ -80,6 +68,7 @@ class TrainingSession:
         self.recipe, self.directory, self.progress, self.ranks = wanted, directory, progress, ranks
         self.moved = moved
         """Whether data files have other names than those of the recipe on disk."""
+        self.background = BackgroundStore(self)
         self.board: TensorBoard | None = None
         self.followed = ranks.size == 1
         """Whether the other ranks have been sent what to train, or that there is nothing."""
@@ -116,8 +105,13 @@ class TrainingSession:
         self._add_lora()
         trainer = self._trainer()
         if sent["resumes"]:
-            trainer.restore(self.ranks.tensors_from_first(None), self.ranks.from_first(dict))
-        return TrainingOutcome(path=self.directory.path, summary=None, stopped=trainer.fit())
+            trainer.restore(None, self.ranks.from_first(dict))
+        stopped, finished, device = trainer.fit(), trainer.finished, trainer.device
+        if finished:  # an unsharded model takes the place of the trained one, and shares the final scores
+            del trainer
+            self._build_model()
+            self._final_scores(device)
+        return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
 
     def dismiss(self) -> None:
         """Ends the wait of the other ranks where there is nothing to train, once."""
@@ -220,7 +214,7 @@ class TrainingSession:
         trainer = self._trainer()
         if checkpoint is not None:
             progress = checkpoint.state["progress"]
-            trainer.restore(self.ranks.tensors_from_first(checkpoint.groups), self.ranks.from_first(lambda: progress))
+            trainer.restore(checkpoint.groups, self.ranks.from_first(lambda: progress))
             self.directory.rewind(checkpoint.step)
             self._note_resume(trainer, checkpoint)
         if "tensorboard" in self.recipe.training.writers:
@@ -232,6 +226,7 @@ class TrainingSession:
             write_text(self.directory.report_path, report(facts_of(self.directory, {})))
             raise
         finally:
+            trainer.progress.saving_seconds += self.background.wait()
             self._close_writers()
         progress = trainer.progress
         if not trainer.finished:
@@ -251,6 +246,7 @@ class TrainingSession:
             "asked_steps": trainer.steps,
             "steps_per_epoch": trainer.feed.steps_per_epoch,
             "seconds": progress.seconds,
+            "saving_seconds": round(progress.saving_seconds, 3),
             "trained_tokens": progress.tokens,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "ranks": self.ranks.size,
@@ -348,7 +344,7 @@ class TrainingSession:
             self.model,
             feed,
             config,
-            self,
+            self.background,
             evaluate=lambda: self._evaluate(self.model, device, quick=True),
             sample=lambda: self._sample(self.model, device),
             format_batch=self.task.show,
@@ -368,6 +364,14 @@ class TrainingSession:
                 self.recorded.note(f"validation data: {error}")
             return None
 
+    def _final_scores(self, device: torch.device | str) -> Scores | None:
+        """Scores of the final weights, which rank 0 has, shared by all ranks."""
+        if self.ranks.size > 1:
+            named = sorted(weights(self.model.to(device)).items())  # merging LoRA changes the order of parameters
+            self.ranks.copy_from_first(tensor for _, tensor in named)
+        with evaluation_by(self.ranks):
+            return self._evaluate(self.model, device, quick=False)
+
     def _sample(self, model: Any, device: torch.device | str) -> list[dict[str, str]]:
         model.eval()
         return self.task.sample(model, device)
@@ -386,7 +390,7 @@ class TrainingSession:
             about["tokenizer"] = self.directory.tokenizer.hash
         self.directory.save_model(tensors, about)
         self.progress.note("weights are saved; scoring and writing the report.")
-        scores = scores or self._evaluate(self.model, device, quick=False)
+        scores = scores or self._final_scores(device)
         if self.recipe.kind in build.COUNTED:
             for sample in self._sample(self.model, device):
                 self.log({"kind": "sample", "step": 0, **sample})

@@ -20,9 +20,10 @@ from seqwright.core.ranks import Ranks
 from seqwright.core.storage import write_text
 from seqwright.pipeline import recipe
 from seqwright.pipeline.budget import with_decisions
+from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_ranks
-from seqwright.pipeline.session import TrainingOutcome, TrainingSession
+from seqwright.pipeline.session import TrainingSession
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
 from seqwright.training import machine

@@ -24,7 +24,7 @@ from seqwright.pipeline.scaling import refuse_ranks
 from seqwright.pipeline.shipped import find
 from seqwright.runs.directory import RunDirectory
 from seqwright.studies.layer_table import Layer, layer_table
-from seqwright.studies.scaling_plan import Strategy, strategies
+from seqwright.studies.scaling_plan import Strategy, activation_bytes, strategies
 from seqwright.tasks.defaults import UTILIZATION
 from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
@@ -77,6 +77,8 @@ class Plan:
     device: str
     flops_per_second: float
     """Speed of matrix products on this machine: measured in float32; for bf16 on a GPU, its peak."""
+    kept_bytes: int
+    """Activations of one row that are kept for the backward pass, in float32: fewer with activation checkpointing."""
     activation_size: int
     """Bytes of a number in training: 4, or 2 in bf16."""
     measured: Measured | None = None
@@ -95,7 +97,7 @@ class Plan:
     @property
     def training_bytes(self) -> int:
         """Weights, gradients, optimizer state, and activations of the rows in memory."""
-        activations = self.micro_rows * self.activation_bytes * self.activation_size // 4
+        activations = self.micro_rows * self.kept_bytes * self.activation_size // 4
         return self.weight_bytes + self.state_bytes + activations
 
     @property
@@ -222,6 +224,7 @@ def _plan(wanted: Recipe, sizes: Any, batch: Batch, *, rows: int, steps: int | N
         state_bytes=(4 + OPTIMIZER_BYTES[training.optimizer]) * parameters,
         device=on.type,
         flops_per_second=(peak_flops(on) if half else None) or machine.flops(on),
+        kept_bytes=activation_bytes(layers, training),
         activation_size=2 if half else 4,
     )
 

@@ -85,7 +85,7 @@ def strategies(
     rows_each = math.ceil(rows / gpus)
     micro = min(config.micro_batch_size, rows_each) if isinstance(config.micro_batch_size, int) else rows_each
     passes = math.ceil(rows_each / micro)
-    activations = micro * _activation_bytes(layers, config) * (2 if half else 4) / 4
+    activations = micro * activation_bytes(layers, config) * (2 if half else 4) / 4
     recomputed = 4 / 3 if config.activation_checkpointing else 1  # a second forward pass
     compute = recomputed * step_flops / (gpus * UTILIZATION * SPEED[config.precision] * PEAKS[gpu])
     sent = (gpus - 1) / gpus
@@ -119,7 +119,7 @@ def strategies(
     return made
 
 
-def _activation_bytes(layers: Sequence[Layer], config: TrainingConfig) -> int:
+def activation_bytes(layers: Sequence[Layer], config: TrainingConfig) -> int:
     """Outputs of all layers for one row in float32; with activation checkpointing those of one block, the inputs of the
     others, and what is outside of blocks."""
     everything = sum(layer.output_bytes for layer in layers)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from seqwright.core.protocols import Autoregressive, Feed
 from seqwright.core.ranks import SINGLE, evaluation_ranks
 from seqwright.data.bucketing import BucketedFeed, Ints
 from seqwright.metrics.score import Floats
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @torch.no_grad()  # not inference_mode: marginals of a CRF are gradients of its partition function
@@ -42,6 +45,22 @@ def score_epoch(
     merged = np.split(ranks.cat(torch.from_numpy(np.concatenate(blocks))).numpy(), np.cumsum(rows)[:-1])
     steps = [step for rank in range(ranks.size) for step in range(rank, feed.steps_per_epoch, ranks.size)]
     return np.concatenate([merged[place] for place in np.argsort(steps)])
+
+
+def decode_shared(
+    inputs: Sequence[T], decode: Callable[[Sequence[T]], Iterable[U]], *, progress: Progress = SILENT
+) -> list[U]:
+    """What `decode` returns for every input (values that JSON can hold), in order.
+
+    Ranks that share an evaluation each decode a contiguous part, and have all results.
+    """
+    ranks = evaluation_ranks()
+    mine = ranks.rows(len(inputs))
+    outputs = []
+    for output in decode(inputs[mine.start : mine.stop]) if mine else ():
+        outputs.append(output)
+        progress.advance(len(outputs), len(mine))
+    return [output for part in ranks.gather(outputs) for output in part]
 
 
 def visited(feed: BucketedFeed) -> Ints:

@@ -30,10 +30,6 @@ class WeightAverage:
         weight = mean_weight(step, start or 0) if self.ema_decay is None else ema_weight(step, self.ema_decay)
         torch._foreach_lerp_(list(self.tensors.values()), self.model_tensors, weight)  # a few fused kernels
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, tensor in self.tensors.items():
-            tensor.copy_(tensors[name])
-
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Context manager under which the model has the averaged weights; restores its own afterwards."""

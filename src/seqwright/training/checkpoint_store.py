@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from seqwright.core.ranks import Ranks, TensorGroups
@@ -16,12 +18,48 @@ class CheckpointStore(Protocol):
     def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
         """Saves a checkpoint; of the older ones, those of the steps in `kept` must stay."""
 
-    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
-        """Loads a checkpoint that was kept."""
+    def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
+        """Loads a checkpoint that was kept; of several ranks, rank 0 has its tensors."""
         ...
 
     def rewind(self, step: int) -> None:
         """Removes the log records after a step."""
+
+
+class BackgroundStore:
+    """A store whose checkpoints are written by a thread while training continues, one at a time (decision 182).
+
+    A checkpoint appears when it is complete: a process that is killed meanwhile resumes from the one before.
+    """
+
+    def __init__(self, store: CheckpointStore):
+        self.store = store
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.pending: Future[None] | None = None
+
+    def log(self, record: dict[str, Any]) -> None:
+        self.store.log(record)
+
+    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+        """Saves a checkpoint of tensors that nobody changes, after the one before; raises the error of that one."""
+        self.wait()
+        self.pending = self.pool.submit(self.store.save, step, groups, progress, kept)
+
+    def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
+        self.wait()
+        return self.store.load(step)
+
+    def rewind(self, step: int) -> None:
+        self.wait()
+        self.store.rewind(step)
+
+    def wait(self) -> float:
+        """Waits until the last checkpoint is written; the seconds that this took."""
+        start = time.perf_counter()
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
+        return time.perf_counter() - start
 
 
 class RankStore:
@@ -38,9 +76,9 @@ class RankStore:
         if self.ranks.first:
             self.store.save(step, groups, progress, kept)
 
-    def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
+    def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
         groups, progress = self.store.load(step) if self.ranks.first else (None, {})
-        return self.ranks.tensors_from_first(groups), self.ranks.from_first(lambda: progress)
+        return groups, self.ranks.from_first(lambda: progress)
 
     def rewind(self, step: int) -> None:
         if self.ranks.first:

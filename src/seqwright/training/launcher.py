@@ -43,7 +43,13 @@ def refuse_missing_devices(processes: int, device: torch.device) -> None:
         )
 
 
-def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]) -> int:
+def launch(
+    arguments: Sequence[str],
+    processes: int,
+    note: Callable[[str], None] = lambda text: None,
+    *,
+    max_restarts: int = MAX_RESTARTS,
+) -> int:
     """Runs `seqwright` with these arguments in several processes, one for each rank; the exit status.
 
     Ranks that a signal killed (the machine ran out of memory, a GPU failed) are started again with the others; what
@@ -55,7 +61,7 @@ def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))  # cores are shared
     logging.disable(logging.ERROR)  # the agent's own account of what we report
-    for restarts in range(MAX_RESTARTS + 1):
+    for restarts in range(max_restarts + 1):
         with tempfile.TemporaryDirectory() as folder:
             config = LaunchConfig(
                 min_nodes=1,
@@ -84,7 +90,8 @@ def launch(arguments: Sequence[str], processes: int, note: Callable[[str], None]
             return next((failure.exitcode for failure in failures.values() if failure.exitcode > 0), 1)
         rank, number = min(killed.items())
         cause = f"rank {rank} was killed by {signal.Signals(number).name}"
-        if restarts == MAX_RESTARTS:
-            raise UserError(f"{cause}, as before; {MAX_RESTARTS} restarts did not help. See its memory, or its GPU.")
-        note(f"{cause}; all ranks start again from the last checkpoint ({restarts + 1} of {MAX_RESTARTS}).")
+        if restarts == max_restarts:
+            again = f", as before; {max_restarts} restarts did not help" if max_restarts else ""
+            raise UserError(f"{cause}{again}. See its memory, or its GPU.")
+        note(f"{cause}; all ranks start again from the last checkpoint ({restarts + 1} of {max_restarts}).")
     raise AssertionError("unreachable")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -99,12 +98,9 @@ def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict
     }
 
 
-def load_optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Restores what `optimizer_state` returned."""
-    named = dict(module.named_parameters())
-    optimizer.state.clear()
-    for key, value in tensors.items():
-        name, quantity = key.rsplit("/", 1)
-        parameter = named[name]
-        # Step counters too: fused Adam keeps them on the parameter's device.
-        optimizer.state[parameter][quantity] = value.clone().to(parameter.device)
+def load_optimizer_tensor(
+    optimizer: torch.optim.Optimizer, parameter: nn.Parameter, quantity: str, value: Tensor
+) -> None:
+    """Restores one tensor that `optimizer_state` returned."""
+    # Step counters too: fused Adam keeps them on the parameter's device.
+    optimizer.state[parameter][quantity] = value.clone().to(parameter.device)

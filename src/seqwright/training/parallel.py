@@ -19,7 +19,7 @@ from seqwright.core.batch import Batch
 from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.state import State
 from seqwright.training.objective import Objective
-from seqwright.training.sharded_tensors import full, placed_like
+from seqwright.training.sharded_tensors import full, host_copy, is_sharded, placed_like
 from seqwright.training.weights import load_weights, weights
 
 T = TypeVar("T")
@@ -56,12 +56,12 @@ class SingleProcess:
         """Called where weights were replaced, or others are frozen now."""
 
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Plain tensors for a checkpoint; complete on rank 0."""
-        return dict(tensors)
+        """Plain copies on the host, for a checkpoint that is written while training continues; complete on rank 0."""
+        return {name: host_copy(tensor) for name, tensor in tensors.items()}
 
-    def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Plain tensors of a checkpoint, laid out as the tensors of the same name (before a slash) in `like`."""
-        return tensors
+    def placed(self, tensor: Tensor, like: Tensor) -> Tensor:
+        """A plain tensor of a checkpoint, laid out as `like`."""
+        return tensor
 
 
 class DataParallel(SingleProcess):
@@ -82,6 +82,9 @@ class DataParallel(SingleProcess):
         with evaluation_by(self.ranks):
             scores = compute()
         return self.ranks.from_first(lambda: scores)  # equal already up to what a GPU may round
+
+    def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return super().gathered(tensors) if self.ranks.first else {}
 
     def release(self) -> None:
         self.ddp = None  # DDP has one bucket plan for the parameters that are trained when it is made
@@ -149,9 +152,8 @@ class FullySharded(SingleProcess):
         for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
             plain = full(tensor.detach())
             if self.ranks.first:
-                gathered[name] = plain.cpu()
+                gathered[name] = plain.cpu() if is_sharded(tensor) else host_copy(plain)
         return gathered
 
-    def placed(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        named = {name: like.get(name.split("/")[0], tensor) for name, tensor in tensors.items()}
-        return {name: placed_like(tensor, named[name]) for name, tensor in tensors.items()}
+    def placed(self, tensor: Tensor, like: Tensor) -> Tensor:
+        return placed_like(tensor, like)

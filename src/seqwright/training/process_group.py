@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -26,11 +27,13 @@ ends is noticed at once, by its closed connection."""
 REASON = re.compile(r"Connection \w+ by peer|[Tt]imed out")
 """What a user needs of a message of gloo or NCCL."""
 
-_joined = itertools.count()
-
-
 SAME_ERROR = timedelta(seconds=5)
 """Ranks that meet the same error do so within this time."""
+
+
+POLL_SECONDS = 0.02
+"""Between looks of rank 0 at which ranks have come."""
+RESUME = "Train again to resume from the last checkpoint."
 
 
 class RankLostError(UserError):
@@ -57,11 +60,11 @@ def environment_ranks() -> Ranks:
 
 
 @contextmanager
-def joined(device: torch.device, identity: Mapping[str, str]) -> Iterator[Ranks]:
-    """The ranks of this training while the block runs.
+def joined(device: torch.device, identity: Mapping[str, str], *, advice: str = RESUME) -> Iterator[Ranks]:
+    """The ranks of this training, or of this command, while the block runs.
 
     `identity` (versions, a hash of the recipe) must be that of rank 0 on every rank: ranks with different recipes
-    would wait for each other, or train on different batches.
+    would wait for each other, or train on different batches. `advice` is for a rank that is lost.
     """
     ranks = environment_ranks()
     if ranks.size == 1:
@@ -85,9 +88,7 @@ def joined(device: torch.device, identity: Mapping[str, str]) -> Iterator[Ranks]
             raise
         found = REASON.search(str(error))
         reason = found[0] if found else str(error).split("\n")[0][:200]
-        raise RankLostError(
-            f"another rank ended or cannot be reached ({reason}). Train again to resume from the last checkpoint."
-        ) from error
+        raise RankLostError(f"another rank ended or cannot be reached ({reason}). {advice}") from error
     dist.destroy_process_group()
 
 
@@ -119,7 +120,7 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
     patience = timedelta(seconds=limit("SEQWRIGHT_JOIN_SECONDS"))
     try:
         store, _, _ = next(rendezvous("env://", timeout=patience))
-        store = PrefixStore(f"seqwright/{next(_joined)}", store)
+        store = _session_store(ranks, store, patience)
         _meet(ranks, store, identity, patience)
         # Numbers that hosts agree on are on the CPU.
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
@@ -137,6 +138,43 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
         raise UserError(f"rank {ranks.rank} could not join the others at {address} ({reason}). {advice}") from error
 
 
+def _session_store(ranks: Ranks, store: Store, patience: timedelta) -> Store:
+    """The store under a prefix that only the ranks of this start know.
+
+    torchrun's store outlives the ranks that it starts again, with the addresses of those that died; the numbers of
+    restarts that it counts may differ between machines. So rank 0 draws a name, and answers the nonce of each rank.
+    """
+    if not ranks.first:
+        nonce = uuid.uuid4().hex
+        store.set(f"seqwright/hello/{ranks.rank}", nonce)
+        try:
+            store.wait([f"seqwright/welcome/{nonce}"], patience)
+        except dist.DistStoreError:
+            raise _missing_error(ranks, "0", patience) from None
+        return PrefixStore(store.get(f"seqwright/welcome/{nonce}").decode(), store)
+    name = f"seqwright/{uuid.uuid4().hex}"
+    session = PrefixStore(name, store)
+    missing, deadline = set(range(1, ranks.size)), time.monotonic() + patience.total_seconds()
+    while missing:
+        if time.monotonic() > deadline:
+            raise _missing_error(ranks, ", ".join(map(str, sorted(missing))), patience)
+        for rank in missing:
+            if store.check([f"seqwright/hello/{rank}"]):
+                store.set(f"seqwright/welcome/{store.get(f'seqwright/hello/{rank}').decode()}", name)
+        missing = {rank for rank in missing if not session.check([f"identity/{rank}"])}
+        time.sleep(POLL_SECONDS)
+    return session
+
+
+def _missing_error(
+    ranks: Ranks, missing: str, patience: timedelta, error_class: type[UserError] = UserError
+) -> UserError:
+    return error_class(
+        f"of {ranks.size} ranks, {missing} did not come within {patience.seconds} s. Start all of them, or give"
+        " them longer with SEQWRIGHT_JOIN_SECONDS."
+    )
+
+
 def _meet(ranks: Ranks, store: Store, identity: Mapping[str, str], patience: timedelta) -> None:
     """Waits until all ranks are there, and compares them; where they differ, rank 0 alone reports it."""
     error_class = UserError if ranks.first else RankLostError
@@ -146,10 +184,7 @@ def _meet(ranks: Ranks, store: Store, identity: Mapping[str, str], patience: tim
         store.wait(keys, patience)
     except dist.DistStoreError:
         missing = ", ".join(str(rank) for rank, key in enumerate(keys) if not store.check([key]))
-        raise error_class(
-            f"of {ranks.size} ranks, {missing} did not come within {patience.seconds} s. Start all of them, or give"
-            " them longer with SEQWRIGHT_JOIN_SECONDS."
-        ) from None
+        raise _missing_error(ranks, missing, patience, error_class) from None
     others = [json.loads(store.get(key)) for key in keys]
     for rank, other in enumerate(others):
         for name, value in others[0].items():

@@ -15,6 +15,11 @@ def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "full_tensor")
 
 
+def host_copy(tensor: Tensor) -> Tensor:
+    """A copy in host memory, which later steps do not change."""
+    return tensor.detach().to("cpu", copy=True)
+
+
 def full(tensor: Tensor) -> Tensor:
     """The plain tensor of all shards. A collective."""
     return cast(Tensor, cast(Any, tensor).full_tensor()) if is_sharded(tensor) else tensor

@@ -22,19 +22,20 @@ from seqwright.training import machine
 from seqwright.training.accumulation import refuse_idle_ranks
 from seqwright.training.averaging import WeightAverage, weight_average
 from seqwright.training.checkpoint_store import CheckpointStore, RankStore
+from seqwright.training.checkpoint_tensors import gathered_groups, load_groups
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
 from seqwright.training.mfu import Utilization
 from seqwright.training.objective import Objective
-from seqwright.training.optimizer import load_optimizer_state, optimizer, optimizer_state
+from seqwright.training.optimizer import optimizer
 from seqwright.training.prefetch import Prefetched
 from seqwright.training.schedule import length_ratio, schedule, warmup_steps
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
 from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
 from seqwright.training.update import Update
-from seqwright.training.weights import load_weights, weights
+from seqwright.training.weights import weights
 
 MAX_SKIPPED_STEPS = 50
 """Steps skipped because of loss spikes, above which training stops with an error: something else is wrong."""
@@ -138,15 +139,11 @@ class Trainer:
         """Whether the last step was taken, or early stopping ended the training."""
         return self.progress.step >= self.steps or self.progress.early is not None
 
-    def restore(self, groups: TensorGroups, progress: Mapping[str, Any]) -> None:
-        """Restores the trainer from a checkpoint."""
-        placed, parameters = self.objective.placed, dict(self.model.named_parameters())
-        load_weights(self.model, placed(groups["model"], weights(self.model)))
-        load_optimizer_state(self.optimizer, self.model, placed(groups["optimizer"], parameters))
-        self.update.release()
+    def restore(self, groups: TensorGroups | None, progress: Mapping[str, Any]) -> None:
+        """Restores the trainer from a checkpoint; of several ranks, rank 0 has its tensors."""
         self.progress = TrainerState.read(progress)
-        if self.average is not None:
-            self.average.load_state_dict(placed(groups["ema"], self.average.tensors))
+        carry = load_groups(groups, self.model, self.optimizer, self.average, self.objective, self.ranks)
+        self.update.release()
         if self.progress.early is not None and self.steps > self.progress.early:  # the recipe now has more steps
             self.progress.early, self.progress.waited = None, 0
         self.epoch_loss.fill_(self.progress.epoch_loss)
@@ -155,32 +152,26 @@ class Trainer:
         )
         self.norm = torch.tensor(self.progress.gradient_norm, device=self.device)
         self.carry = None
-        if "carry" in groups:
+        if carry:
             batch = self.feed.batch(self.progress.step)
             assert isinstance(self.model, CarriesState)
             start = self.model.start_carried(batch.rows, batch.input.size(1))
             mine = torch.arange(batch.rows, device=self.device)[self.ranks.rows(batch.rows)]
-            self.carry = start.from_tensors(groups["carry"]).select(mine, mine)
+            self.carry = start.from_tensors(carry).select(mine, mine)
 
     def save(self) -> None:
         """Saves a checkpoint; resumed training equals uninterrupted training bit for bit."""
         self._refuse_non_finite()
+        start = time.perf_counter()
         self.progress.epoch_loss = self.epoch_loss.item()
         self.progress.interval_loss = self.interval.loss.item()
         self.progress.interval_tokens = self.interval.tokens
         self.progress.interval_seconds = self.interval.seconds
         self.progress.gradient_norm = self.norm.item()
-        gathered = self.objective.gathered
-        groups = {
-            "model": gathered(weights(self.model)),
-            "optimizer": gathered(optimizer_state(self.optimizer, self.model)),
-        }
-        if self.average is not None:
-            groups["ema"] = gathered(self.average.tensors)
-        if self.carry is not None:
-            groups["carry"] = {name: self.ranks.cat(t.contiguous()) for name, t in self.carry.named_tensors()}
+        groups = gathered_groups(self.model, self.optimizer, self.average, self.carry, self.objective, self.ranks)
         progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
         self.store.save(self.progress.step, groups, progress, self.progress.kept_steps)
+        self.progress.saving_seconds += time.perf_counter() - start
 
     def timed_step(self) -> None:
         """One optimizer step, timed and reported."""

@@ -23,6 +23,8 @@ class TrainerState:
     step: int = 0
     seconds: float = 0.0
     """Time spent in steps, without evaluations, samples and checkpoints."""
+    saving_seconds: float = 0.0
+    """Time for which steps waited for checkpoints."""
     tokens: int = 0
     initial_loss: float | None = None
     """Loss of the first step, before any update."""

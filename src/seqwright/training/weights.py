@@ -23,18 +23,23 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copies tensors that `weights` returned into a model of the same shapes; refuses any other."""
+    check_weights(model, {name: tensor.shape for name, tensor in tensors.items()})
+    with torch.no_grad():
+        for name, tensor in weights(model).items():
+            tensor.copy_(tensors[name])
+
+
+def check_weights(model: nn.Module, saved: Mapping[str, torch.Size]) -> None:
+    """Raises where saved weights of these shapes are not those of a model."""
     own = weights(model)
-    missing, unknown = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    shapes = [n for n in own if n in tensors and own[n].shape != tensors[n].shape]
+    missing, unknown = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
+    shapes = [n for n in own if n in saved and own[n].shape != saved[n]]
     if missing or unknown or shapes:
         raise UserError(
             f"these weights belong to another model (missing: {missing or 'none'}; unknown: {unknown or 'none'}; "
             f"of another shape: {shapes or 'none'}); open them with the recipe they were trained with,"
             " or train again if an older seqwright wrote them."
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
 
 
 TOKEN_EMBEDDING = "embedding.weight"

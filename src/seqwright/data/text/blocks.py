@@ -6,7 +6,7 @@ import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,16 @@ from typing import IO, Any
 
 from seqwright.core.config import UserError
 from seqwright.core.limits import check_limit
+from seqwright.data.columnar import COLUMNAR, row_blocks
 from seqwright.data.files import BYTE_ORDER_MARK, COMPRESSED, MAX_DECOMPRESSED, plain_suffix
-from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, record_ends, records
+from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, holds_records, record_ends, records
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
 
 BLOCK = 8 << 20
 """Default block size in bytes."""
+
+Skipped = Callable[[str], None]
+"""Called with the reason why a file, or the rest of it, is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +41,9 @@ class Block:
 
     def corpus(self, kind: Document, columns: Sequence[str]) -> Corpus:
         """The documents of the block, or a part of one where the whole file is the document."""
-        if plain_suffix(self.path) in RECORD_SUFFIXES:
-            rows = records(self.text, self.path, columns, line=self.line, header=self.header)
+        if holds_records(self.path):
+            suffix = ".jsonl" if plain_suffix(self.path) in COLUMNAR else None
+            rows = records(self.text, self.path, columns, line=self.line, header=self.header, suffix=suffix)
             return Corpus(documents=list(texts_of(rows, self.path, columns)), kind=kind)
         return corpus_of(self.text, kind)
 
@@ -53,11 +58,12 @@ class Blocks(Collection[str]):
     every: int = 1
     """Stride: only every n-th block, a sample spread over all files."""
     size: int = BLOCK
+    skipped: Skipped | None = None
 
     def __iter__(self) -> Iterator[str]:
         number = 0
         for path in self.paths:
-            for block in blocks(path, self.kind, self.size):
+            for block in blocks(path, self.kind, self.size, self.skipped):
                 if number % self.every == 0:
                     yield from block.corpus(self.kind, self.columns).documents
                 number += 1
@@ -69,9 +75,29 @@ class Blocks(Collection[str]):
         return any(text == other for other in self)
 
 
-def blocks(path: Path, kind: Document, size: int = BLOCK) -> Iterator[Block]:
-    """A file as blocks of about `size` bytes, cut where no document and no token is split."""
+def blocks(path: Path, kind: Document, size: int = BLOCK, skipped: Skipped | None = None) -> Iterator[Block]:
+    """A file as blocks of about `size` bytes, cut where no document and no token is split.
+
+    `skipped` is called with the reason where the file cannot be read any further, and its rest is left out.
+    """
+    try:
+        yield from _blocks(path, kind, size)
+    except UserError as error:
+        if skipped is None:
+            raise
+        skipped(str(error))
+
+
+def _blocks(path: Path, kind: Document, size: int) -> Iterator[Block]:
     suffix = plain_suffix(path)
+    if suffix in COLUMNAR:
+        first = True
+        for row, text in row_blocks(path, size):
+            yield Block(path=path, text=text, first=first, line=row)
+            first = False
+        if first:
+            raise UserError(f"{path} is empty.")
+        return
     cut = _before_word if kind == "file" and suffix not in RECORD_SUFFIXES else _after_document
     separator = "\n\n" if kind == "blank-line" else "\n"
     buffer, first, line, header = "", True, 1, ""

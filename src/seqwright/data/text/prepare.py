@@ -34,7 +34,7 @@ from seqwright.core.storage import (
     write_text,
 )
 from seqwright.data.records import holds_records
-from seqwright.data.text.blocks import BLOCK, Block, Blocks, blocks
+from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, blocks
 from seqwright.data.text.corpus import END, Document
 from seqwright.data.text.stream import Stream, frame, lossy, surfaces
 from seqwright.text.tokenizer import Tokenizer
@@ -111,14 +111,22 @@ def check_inputs(files: Sequence[Path], folder: Path, document: Document, column
 
 
 def train_tokenizer(
-    config: TokenizerConfig, files: Sequence[Path], document: Document, columns: Sequence[str] = ()
+    config: TokenizerConfig,
+    files: Sequence[Path],
+    document: Document,
+    columns: Sequence[str] = (),
+    skipped: Skipped | None = None,
 ) -> Tokenizer:
-    """A tokenizer trained on files in bounded memory; subwords on a sample of `sample_bytes`, with a note about it."""
+    """A tokenizer trained on files in bounded memory; subwords on a sample of `sample_bytes`, with a note about it.
+
+    With `skipped`, files that cannot be read are left out.
+    """
+    texts = Blocks(files, document, columns, skipped=skipped)
     if config.file is not None or config.kind not in SUBWORDS:
-        return train(config, Blocks(files, document, columns))
-    total = sum(len(text.encode()) for text in Blocks(files, document, columns))
-    stride = -(-total // config.sample_bytes)
-    sample = Blocks(files, document, columns, every=stride, size=SAMPLE_BLOCK)
+        return train(config, texts)
+    total = sum(len(text.encode()) for text in texts)
+    stride = max(1, -(-total // config.sample_bytes))
+    sample = replace(texts, every=stride, size=SAMPLE_BLOCK)
     # The stride has sampled already, so the trainer's own limit is lifted.
     tokenizer = train(replace(config, sample_bytes=2 * max(total, 1)), sample)
     note = f"{config.kind} was trained on about {1 / stride:.1%} of the text (tokenizer.sample_bytes)."
@@ -133,10 +141,14 @@ def prepare(
     document: Document,
     columns: Sequence[str] = (),
     workers: int = 1,
+    skipped: Skipped | None = None,
     progress: Progress = SILENT,
     block: int = BLOCK,
 ) -> Stream:
-    """The stream of the files, encoded to a folder, or opened from it where it is complete."""
+    """The stream of the files, encoded to a folder, or opened from it where it is complete.
+
+    `skipped` is called with the reason where a file cannot be read, and what follows is left out.
+    """
     plan = Plan(
         files=[str(path.resolve()) for path in files],
         tokenizer=tokenizer.hash,
@@ -160,7 +172,7 @@ def prepare(
         recover(folder / "parts")
         _write_plan(folder, plan, tokenizer)
         if not (folder / "index.json").exists():
-            counts = _encode(plan, folder, tokenizer, workers, progress)
+            counts = _encode(plan, _all_blocks(plan, skipped), folder, tokenizer, workers, progress)
             _join(plan, folder, tokenizer, counts)
         if (folder / "parts").exists():  # also those that a killed process left after index.json
             shutil.rmtree(folder / "parts")
@@ -238,7 +250,9 @@ def _write_plan(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
         write_text(folder / "tokenizer.json", tokenizer.json)
 
 
-def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, progress: Progress) -> list[dict[str, Any]]:
+def _encode(
+    plan: Plan, texts: Iterator[Block], folder: Path, tokenizer: Tokenizer, workers: int, progress: Progress
+) -> list[dict[str, Any]]:
     """The counts of every block, each written as a shard as soon as it is encoded; existing shards are reused."""
     counts: list[dict[str, Any]] = []
     pending: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
@@ -259,7 +273,7 @@ def _encode(plan: Plan, folder: Path, tokenizer: Tokenizer, workers: int, progre
 
     pool = _pool(workers, tokenizer)
     try:
-        for number, block in enumerate(_all_blocks(plan)):
+        for number, block in enumerate(texts):
             done = _existing(folder, number, block)
             pending.append((number, done or pool.submit(_work, block, plan.document, tuple(plan.columns))))
             while len(pending) > 2 * workers or (pending and _ready(pending[0][1])):  # bounds the blocks in memory
@@ -303,9 +317,9 @@ def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str,
     write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | lossless)
 
 
-def _all_blocks(plan: Plan) -> Iterator[Block]:
+def _all_blocks(plan: Plan, skipped: Skipped | None) -> Iterator[Block]:
     for name in plan.files:
-        yield from blocks(Path(name), plan.document, plan.block)
+        yield from blocks(Path(name), plan.document, plan.block, skipped)
 
 
 def _shard(folder: Path, number: int) -> Path:

@@ -31,6 +31,7 @@ from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, 
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import decode_shared
 from seqwright.tasks.translation.scores import (
     Metric,
     OutputEvaluationConfig,
@@ -282,10 +283,13 @@ def evaluate(
     counts = _likelihood(model, examples, device)
     if quick:
         options, images = greedy(options), images.take(range(min(config.sentences, len(images))))
-    texts: list[str] = []
-    for caption in captions(optimize_for_inference(model), images, codec.grid, codec.tokenizer, options, device):
-        texts.append(caption.text)
-        progress.advance(len(texts), len(images))
+    searched = optimize_for_inference(model)
+
+    def decode(part: Sequence[int]) -> Iterator[str]:
+        found = captions(searched, images.take(part), codec.grid, codec.tokenizer, options, device)
+        return (caption.text for caption in found)
+
+    texts = decode_shared(range(len(images)), decode, progress=progress)
     references, lowercased = [(caption,) for caption in captions_of(images)], codec.tokenizer.normalize("A") == "a"
     if texts:
         counts += quality_counts(texts, references, config, options, lowercased=lowercased)

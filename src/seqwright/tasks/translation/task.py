@@ -27,6 +27,7 @@ from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, synthetic_source
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.scores import Scores
+from seqwright.tasks.scoring import decode_shared
 from seqwright.tasks.translation.codec import TranslationCodec, TranslationTokenizerConfig
 from seqwright.tasks.translation.extractive import extracts
 from seqwright.tasks.translation.scores import (
@@ -270,13 +271,16 @@ def evaluate(
     counts = pair_likelihood(model, encoded, device)
     search = greedy(decoding) if quick else decoding
     pairs = pairs[: config.sentences] if quick else pairs
-    outputs = []
-    for output in translate_pairs(optimize_for_inference(model), codec, pairs, search, device=device):
-        outputs.append(output)
-        progress.advance(len(outputs), len(pairs))
+    searched = optimize_for_inference(model)
+
+    def decode(part: Sequence[Pair]) -> Iterator[Sequence[Any]]:
+        for output in translate_pairs(searched, codec, part, search, device=device):
+            yield output.text, output.unread > 0, bool(output.warnings)
+
+    outputs = decode_shared(pairs, decode, progress=progress)
     references, lowercased = [pair.targets for pair in pairs], codec.tokenizers.target.normalize("A") == "a"
     if pairs:
-        texts = [output.text for output in outputs]
+        texts = [text for text, _, _ in outputs]
         counts += quality_counts(texts, references, config, search, lowercased=lowercased)
     if quick:
         return Scores.of(counts, config, quick=True)
@@ -286,8 +290,8 @@ def evaluate(
     facts = {
         "tokens": len(encoded.target.ids),
         "search": to_table(decoding),
-        "unread": sum(output.unread > 0 for output in outputs),
-        "degenerate": sum(bool(output.warnings) for output in outputs),
+        "unread": sum(unread for _, unread, _ in outputs),
+        "degenerate": sum(degenerate for _, _, degenerate in outputs),
         "lower_case": lowercased,
     }
     return OutputScores(scores_by_length(counts, config, lengths) | facts).with_examples(

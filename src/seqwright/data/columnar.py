@@ -1,0 +1,67 @@
+"""Parquet and Arrow files as blocks of JSON lines, in the memory of one row group (the [data] extra)."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seqwright.core.config import UserError
+from seqwright.core.regular_files import open_regular
+
+COLUMNAR = (".parquet", ".arrow")
+"""Suffixes of columnar files; .arrow is what `datasets.Dataset.save_to_disk` writes."""
+ROWS = 1024
+"""Rows decoded at a time."""
+
+
+def extra_module(name: str, what: str) -> Any:
+    """A module of the [data] extra, imported when it is needed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(f"{what} needs {name.split('.')[0]}: pip install 'seqwright[data]'.") from error
+
+
+def row_blocks(path: Path, size: int) -> Iterator[tuple[int, str]]:
+    """(number of the first row, JSON lines of the string columns) of blocks of about `size` bytes."""
+    extra_module("pyarrow", f"reading {path}")
+    invalid = extra_module("pyarrow.lib", f"reading {path}").ArrowException
+    lines: list[str] = []
+    characters, first, row = 0, 1, 1
+    try:
+        for batch in _batches(path):
+            for record in batch.to_pylist():
+                lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+                characters += len(lines[-1])
+                row += 1
+                if characters >= size:
+                    yield first, "".join(lines)
+                    lines, characters, first = [], 0, row
+    except (invalid, OSError) as error:
+        raise UserError(f"{path} cannot be read after row {row - 1:,}: {str(error).splitlines()[0][:200]}") from error
+    if lines:
+        yield first, "".join(lines)
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    """Batches of the string columns of a file."""
+    arrow = importlib.import_module("pyarrow")
+    with os.fdopen(open_regular(path), "rb") as file:
+        if path.suffix == ".parquet":
+            table = importlib.import_module("pyarrow.parquet").ParquetFile(file)
+            yield from table.iter_batches(ROWS, columns=_string_columns(table.schema_arrow, arrow, path))
+            return
+        for batch in importlib.import_module("pyarrow.ipc").open_stream(file):
+            yield batch.select(_string_columns(batch.schema, arrow, path))
+
+
+def _string_columns(schema: Any, arrow: Any, path: Path) -> list[str]:
+    strings = (arrow.types.is_string, arrow.types.is_large_string)
+    names = [field.name for field in schema if any(is_string(field.type) for is_string in strings)]
+    if not names:
+        raise UserError(f"{path} has no column of strings; its columns are {', '.join(schema.names) or 'none'}.")
+    return names

@@ -1,0 +1,84 @@
+"""Files that `data prepare` reads with the [data] extra: Parquet and Arrow, URLs of fsspec, and damaged ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from seqwright.core.config import UserError
+from seqwright.data.files import is_remote, read_text, resolve
+from seqwright.data.remote import local_copies
+from seqwright.data.text.blocks import Blocks, blocks
+
+BODIES = ["xin chào 🎉", 'a "quoted" text', "two\nlines", ""]
+
+
+@pytest.fixture
+def table() -> Any:
+    arrow = pytest.importorskip("pyarrow", reason="pip install 'seqwright[data]'")
+    return arrow.table({"id": range(4), "body": BODIES, "tag": ["x"] * 4})
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1])
+def test_columnar_files_have_the_texts_of_their_column(size: int, table: Any, tmp_path: Path) -> None:
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    with pyarrow.ipc.new_stream(tmp_path / "b.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "b.arrow"):
+        assert list(Blocks([tmp_path / name], "line", ["body"], size=size)) == BODIES
+    with pytest.raises(UserError, match=r"Did you mean 'body'"):
+        list(Blocks([tmp_path / "a.parquet"], "line", ["bodie"]))
+
+
+def test_a_damaged_file_is_named_and_left_out_on_request(table: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:100])
+    with pytest.raises(UserError, match=r"b\.parquet cannot be read after row 0"):
+        list(blocks(tmp_path / "b.parquet", "line"))
+    reasons: list[str] = []
+    paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
+    texts = iter(Blocks(paths, "line", ["body"], skipped=reasons.append))
+    assert list(texts) == BODIES
+    assert len(reasons) == 1
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match=r"a\.parquet needs pyarrow: pip install 'seqwright\[data\]'"):
+        list(blocks(tmp_path / "a.parquet", "line"))
+
+
+def test_remote_files_are_copied_once(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    for name, text in (("one/a.jsonl", "first"), ("two/a.jsonl", "second")):
+        files.pipe(f"/texts/{name}", json.dumps({"body": text}).encode())
+    copies = local_copies("memory://texts/*/a.jsonl", tmp_path)
+    assert list(Blocks(copies, "line", ["body"])) == ["first", "second"]
+    assert local_copies("memory://texts", tmp_path) == copies
+    files.pipe("/texts/one/a.jsonl", json.dumps({"body": "a longer one"}).encode())
+    assert list(Blocks(local_copies("memory://texts/one/a.jsonl", tmp_path), "line", ["body"])) == ["a longer one"]
+    assert [is_remote(name) for name in ("s3://a/b", "a/b.txt", "C:/texts", "embedded:topics")] == [True, *[False] * 3]
+
+
+@pytest.mark.parametrize("url", ["memory://nothing.txt", "nowhere://a.txt"])
+def test_urls_that_cannot_be_read_are_named(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{url} cannot be read"):
+        local_copies(url, tmp_path)
+
+
+def test_training_names_the_preparation_of_such_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"tokenize it first: `seqwright data prepare s3://a/b\.txt --out FOLDER`"):
+        resolve("s3://a/b.txt")
+    with pytest.raises(UserError, match="--columns text=NAME --out FOLDER"):
+        read_text(tmp_path / "a.parquet")
