@@ -48,6 +48,6 @@ class ScheduleFreeAdamW(torch.optim.Optimizer):
     def averaged(self, parameter: Tensor) -> Tensor:
         """x of a parameter."""
         if not self.state.get(parameter):
-            return parameter.detach()
+            return parameter.detach().clone()
         beta1 = self.betas[0]
         return (parameter.detach() - (1 - beta1) * self.state[parameter]["z"]) / beta1
