@@ -30,7 +30,7 @@ def test_the_worked_path_of_the_page_runs(seqwright: Command, workdir: Path) -> 
     for name in ("valid.txt", "test.txt"):
         (workdir / name).write_text(synthetic_text(10, 9))
     section = PAGE.read_text(encoding="utf-8").split("## From a folder of texts to a GPT-2")[1].split("\n## ")[0]
-    lines = re.findall(r"^\$ seqwright (.*)$", section, re.M)
+    lines = re.findall(r"^\$ seqwright (.*)$", section.replace("\\\n", ""), re.M)
     assert [line.split()[0] for line in lines] == ["data", "plan", "train", "evaluate", "generate"]
     for line in lines:
         line = re.sub(r" --(workers|processes) 8", "", line)  # starting processes is tested elsewhere

@@ -115,8 +115,7 @@ def prepare(
     seqwright data prepare hf://datasets/USER/NAME/data/train.parquet --columns text=text --out prepared
     """
     from seqwright.data.column_roles import TEXT_ROLES, parse_columns
-    from seqwright.data.columnar import COLUMNAR
-    from seqwright.data.files import COMPRESSED, TEXTS, expand, is_remote, resolve
+    from seqwright.data.files import COLUMNAR, COMPRESSED, TEXTS, expand, is_remote, resolve
     from seqwright.data.remote import local_copies
     from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode

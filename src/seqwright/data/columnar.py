@@ -12,8 +12,6 @@ from typing import Any
 from seqwright.core.config import UserError
 from seqwright.core.regular_files import open_regular
 
-COLUMNAR = (".parquet", ".arrow")
-"""Suffixes of columnar files; .arrow is what `datasets.Dataset.save_to_disk` writes."""
 ROWS = 1024
 """Rows decoded at a time."""
 

@@ -19,7 +19,6 @@ from typing import IO, Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.limits import check_limit, limit
-from seqwright.data.columnar import COLUMNAR
 
 Errors = Literal["strict", "replace"]
 
@@ -38,6 +37,9 @@ COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 MAX_DECOMPRESSED = "SEQWRIGHT_MAX_DECOMPRESSED_BYTES"
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv", ".tsv")
 """Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
+
+COLUMNAR = (".parquet", ".arrow")
+"""Suffixes of columnar files (`data/columnar.py`); .arrow is what `datasets.Dataset.save_to_disk` writes."""
 
 MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""

@@ -19,8 +19,7 @@ from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.printable import quantity
-from seqwright.data.columnar import COLUMNAR
-from seqwright.data.files import plain_suffix
+from seqwright.data.files import COLUMNAR, plain_suffix
 
 JSON_LINES = (".jsonl", ".ndjson")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}

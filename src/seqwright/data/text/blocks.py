@@ -14,8 +14,8 @@ from typing import IO, Any
 
 from seqwright.core.config import UserError
 from seqwright.core.limits import check_limit
-from seqwright.data.columnar import COLUMNAR, row_blocks
-from seqwright.data.files import BYTE_ORDER_MARK, COMPRESSED, MAX_DECOMPRESSED, plain_suffix
+from seqwright.data.columnar import row_blocks
+from seqwright.data.files import BYTE_ORDER_MARK, COLUMNAR, COMPRESSED, MAX_DECOMPRESSED, plain_suffix
 from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, holds_records, record_ends, records
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
 
