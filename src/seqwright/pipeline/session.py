@@ -314,9 +314,7 @@ class TrainingSession:
     def _decide_compile(self) -> None:
         """Chooses, once, how steps are run on a GPU; it is in the run's recipe before the first of them is taken."""
         config = self.recipe.training
-        if config.compile != "auto" or machine.device(config.device).type != "cuda" or self.ranks.size > 1:
-            return
-        if config.activation_checkpointing:  # kernel by kernel
+        if config.compile != "auto" or not machine.captures(config, machine.device(config.device), self.ranks):
             return
         layers, seconds = len(machine.transformer_blocks(self.model)), 60 * (config.minutes or 0)
         if layers and (config.minutes is None or config.steps is not None):
@@ -329,11 +327,9 @@ class TrainingSession:
         self.recorded.note(why)
 
     def _trainer(self) -> Trainer:
-        config = self.recipe.training
-        feed = self.task.feed(self.model)
+        config, feed = self.recipe.training, self.task.feed(self.model)
         parameters = sum(p.numel() for p in self.model.parameters())
-        device = machine.device(config.device)
-        steps = total_steps(config, feed)
+        device, steps = machine.device(config.device), total_steps(config, feed)
         if warmup_steps(config, steps) < (config.warmup_steps or 0):
             self.recorded.note(f"the warm-up is shortened to {warmup_steps(config, steps)} of the {steps:,} steps.")
         self.progress.note(
