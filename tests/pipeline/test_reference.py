@@ -35,6 +35,8 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "tokenizer.source_size": {"joint": False},
     "training.bptt_jitter": {"sequence_length": 35},
     "model.kv_heads": {"heads": 8},
+    "model.latent_dropout": {"softmaxes": 3},
+    "model.mogrifier_rank": {"mogrifier_rounds": 5},
     "model.readout": {"length": 9},
     "gpt.readout": {"tied": False},
     "model.length": {"readout": "flatten"},

@@ -92,7 +92,7 @@ def command(
     exact = None
     if precision != "fp32":
         with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):
-            plain = open_run(run, device=device, set=data_overrides, trust=trust)
+            plain = open_run(run, device=device, trust=trust, **parsing)
             exact = plain.evaluate(files or None, progress=progress, **options)
     fingerprint = opened.fingerprint
     if as_json:

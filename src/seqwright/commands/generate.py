@@ -150,7 +150,7 @@ def command(
             proposer = opened.draft(None if draft == "lookup" else open_run(draft, device="cpu"))
         first_seed = options.get("seed", opened.settings.decoding.seed)
         requests = [(text, first_seed + n) for text in prompt_texts for n in range(samples)]
-        streaming = len(requests) == 1 and not as_json
+        streaming = ranks is None and len(requests) == 1 and not as_json
         requests = rank_part(requests, ranks)
         if streaming:
             echo(prompt_texts[0], nl=False)

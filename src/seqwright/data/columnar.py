@@ -39,7 +39,7 @@ def row_blocks(path: Path, size: int) -> Iterator[tuple[int, str]]:
                 if characters >= size:
                     yield first, "".join(lines)
                     lines, characters, first = [], 0, row
-    except (invalid, OSError) as error:
+    except (invalid, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read after row {row - 1:,}: {str(error).splitlines()[0][:200]}") from error
     if lines:
         yield first, "".join(lines)

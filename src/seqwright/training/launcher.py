@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -23,7 +24,7 @@ RUN_ID = "seqwright-"
 
 def is_launched() -> bool:
     """Whether `launch` started this process, rather than torchrun or a user."""
-    return os.environ.get("TORCHELASTIC_RUN_ID", "").startswith(RUN_ID)
+    return re.fullmatch(rf"{RUN_ID}\d+-\d+", os.environ.get("TORCHELASTIC_RUN_ID", "")) is not None
 
 
 def launcher_pid() -> int | None:
