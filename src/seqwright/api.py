@@ -216,7 +216,7 @@ def ladder(
         as_list(files[kinds[0]]),
         as_list(valid),
         minutes=minutes,
-        kinds=models,
+        kinds=as_list(models),
         base=None if base is None else Path(base),
         overrides=[*as_list(set), *columns_override(columns, kinds[0])],
     )
@@ -241,6 +241,7 @@ def compare(
     from seqwright.studies.compare.checks import check_runs
     from seqwright.studies.compare.compare import compare as compare_runs
 
+    runs = list(runs)  # may be an iterator
     check_runs([run.path if isinstance(run, Run) else Path(run) for run in runs], on)
     opened = (
         run if isinstance(run, Run) else open(run, device=device, columns=columns, set=set, trust=trust) for run in runs

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from seqwright.core.state import Rewindable
 from seqwright.models.encoders.gpt import GPTConfig, GPTEncoder, gpt_encoder
 
 
@@ -55,3 +56,8 @@ def test_memory_has_no_gradient() -> None:
     ours = torch.autograd.grad(hidden.sum(), [first, second], allow_unused=True)
     assert ours[0] is None
     assert ours[1] is not None
+
+
+def test_a_memory_cannot_be_rewound() -> None:
+    memory = encoder(positions="rope").segment_memory(1, 4, torch.zeros(1))
+    assert not isinstance(memory, Rewindable)

@@ -83,5 +83,8 @@ def test_a_budget_shortens_a_fit(tagged: Path) -> None:
     model = tomllib.loads(Path("short/recipe.toml").read_text())["model"]
     assert (model["epochs"], model["averaged_models"]) == (1, 1)
     assert any("would take about" in record["text"] for record in records(Path("short"), "note"))
+    before = weights("short")
+    assert fit(tagged, "short", Progress(), minutes=1e-6) is None  # the same command: decided once
+    assert weights("short") == before
     assert fit(tagged, "ample", Progress(), minutes=5) is None
     assert tomllib.loads(Path("ample/recipe.toml").read_text())["model"]["epochs"] == EPOCHS

@@ -50,9 +50,9 @@ def test_sample_lines_of_outputs_and_continuations(capsys: pytest.CaptureFixture
     reporter.record(output)
     reporter.record(output | {"prompt": "short\ttext", "text": "Kurzer Text"})
     reporter.record({"kind": "sample", "step": 1, "prompt": "once", "text": " upon a\x00time"})
-    reporter.record({"kind": "sample", "step": 1, "prompt": "", "text": "3, 1", "reference": "3, 7", "picture": "AA"})
-    truncated, short, continuation, picture = capsys.readouterr().err.splitlines()
-    assert picture == "  sample: 3, 1 (correct: 3, 7); pictures in report.html"
+    reporter.record({"kind": "sample", "step": 1, "prompt": "", "text": "3, 1", "reference": "3, 7", "image": "AA"})
+    truncated, short, continuation, image = capsys.readouterr().err.splitlines()
+    assert image == "  sample: 3, 1 (correct: 3, 7); images in report.html"
     assert truncated == f"  sample: {('a ' + 'long ' * 20)[:59]}… → good (0.9)"
     assert short == "  sample: short text → Kurzer Text"
     assert continuation == "  sample: upon a·time"

@@ -16,12 +16,16 @@ ROWS = 1024
 """Rows decoded at a time."""
 
 
+class MissingExtraError(UserError):
+    """A module of an optional extra is not installed; no file is to blame."""
+
+
 def extra_module(name: str, what: str) -> Any:
     """A module of the [data] extra, imported when it is needed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError(f"{what} needs {name.split('.')[0]}: pip install 'seqwright[data]'.") from error
+        raise MissingExtraError(f"{what} needs {name.split('.')[0]}: pip install 'seqwright[data]'.") from error
 
 
 def row_blocks(path: Path, size: int) -> Iterator[tuple[int, str]]:

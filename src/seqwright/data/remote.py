@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from seqwright.core.config import UserError
 from seqwright.core.storage import write_chunks
@@ -23,7 +24,7 @@ def local_copies(url: str, cache: Path) -> list[Path]:
         names = _names(files, path)
         if not names:
             raise FileNotFoundError("there is no such file")
-        return [_copy(files, name, cache / _key(url, name) / PurePosixPath(name).name) for name in names]
+        return [_copy(files, name, cache / _key(url, name) / _file_name(name)) for name in names]
     except UserError:
         raise
     except Exception as error:  # file systems of fsspec raise errors of the libraries that they are made of
@@ -35,6 +36,11 @@ def _names(files: Any, path: str) -> list[str]:
     if any(character in path for character in "*?["):
         return sorted(files.glob(path))
     return sorted(files.find(path)) if files.isdir(path) else [path] * files.exists(path)
+
+
+def _file_name(name: str) -> str:
+    """The name of a copy, whose suffix tells its format: without the query of a web address."""
+    return PurePosixPath(urlsplit(name).path if "://" in name else name).name
 
 
 def _key(url: str, name: str) -> str:

@@ -33,14 +33,14 @@ def logit_lens_view(subject: Subject) -> ViewResult:
         best.append(tokenizer.tokens(log_probs.argmax(-1).tolist()))
         chosen = log_probs.gather(1, targets.clamp(min=0).unsqueeze(1)).squeeze(1)
         bits.append(-chosen / math.log(2))
-    surprisal = torch.stack(bits, 1)[real]  # (T, L)
-    columns = [names[layer] for layer in layers]
-    labels = tuple(target for target, there in zip(example.targets, real.tolist(), strict=True) if there)
+    surprisal = torch.stack(bits, 1)  # (T, L)
+    columns, labels = [names[layer] for layer in layers], example.targets
     predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets))
-    shown = subject.options.shown(len(predicted), 1)
+    shown, known = subject.options.shown(len(predicted), 1), [t for t, there in enumerate(real.tolist()) if there]
+    inside = [t for t in known if t in range(len(labels))[shown]]
     figures: list[Figure] = [
         TokenTable("most probable token after each layer", ("target", *columns), predicted[shown]),
-        matrix("surprisal of the target (bits)", surprisal[shown], rows=labels[shown], columns=columns),
+        matrix("surprisal of the target (bits)", surprisal[inside], rows=[labels[t] for t in inside], columns=columns),
     ]
     step = Step(
         "Logit lens: predictions by layer",
@@ -48,4 +48,5 @@ def logit_lens_view(subject: Subject) -> ViewResult:
         "p(layer) = softmax(W norm(hidden state after the layer))",
         figures,
     )
-    return ViewResult(step, LabeledTensor("surprisal by layer (bits)", surprisal, labels, tuple(columns)))
+    every = tuple(labels[t] for t in known)
+    return ViewResult(step, LabeledTensor("surprisal by layer (bits)", surprisal[known], every, tuple(columns)))

@@ -60,10 +60,6 @@ class KVCache(State):
     def mask(self, positions: Tensor, window: int | None = None) -> Tensor:
         """Attention mask (B, 1, R / B · T, K) of queries at positions (R, T): own prefix, causal, within the window."""
 
-    @abstractmethod
-    def truncate(self, lengths: Tensor) -> Self:
-        """Each row as it was after `lengths` (R,) tokens, at most as many as it has."""
-
 
 def attention_mask(query: Tensor, key: Tensor, window: int | None = None, *, bidirectional: bool = False) -> Tensor:
     """Attention mask (B or 1, 1, T, K) from the positions of queries (B or 1, T) and keys (B, K) or (K,).

@@ -7,7 +7,6 @@ values are kept instead of hidden states: they are not computed again, and no gr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -81,6 +80,3 @@ class SegmentMemory(KVCache):
         keys = self.key_positions
         filled = keys >= (self.size - self.length).unsqueeze(1)  # (R, M + T)
         return attention_mask(positions, keys, window) & filled[:, None, None]
-
-    def truncate(self, lengths: Tensor) -> Self:
-        raise NotImplementedError("a segment memory serves training, where nothing is rewound")

@@ -105,6 +105,7 @@ class SlotCache(KVCache):
         return attention_mask(positions, torch.arange(self.stop, device=self.key.device), window)
 
     def truncate(self, lengths: Tensor) -> SlotCache:
+        """Each row as it was after `lengths` (R,) tokens, at most as many as it has."""
         used = torch.minimum(self.used, lengths.max().cpu())
         return replace(self, length=torch.minimum(self.length, lengths), used=used)
 

@@ -95,6 +95,7 @@ class TreeCache(KVCache):
         return causal & prefix.view_as(causal)
 
     def truncate(self, lengths: Tensor) -> TreeCache:
+        """Each row as it was after `lengths` (R,) tokens, at most as many as it has."""
         place = self.place.repeat_interleave(self.branches, 0)  # (R, S)
         seen = self.seen & (place < lengths.unsqueeze(1))
         return replace(self, seen=seen, length=torch.minimum(self.length, lengths))

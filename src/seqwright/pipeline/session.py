@@ -226,8 +226,8 @@ class TrainingSession:
             write_text(self.directory.report_path, report(facts_of(self.directory, {})))
             raise
         finally:
-            trainer.progress.saving_seconds += self.background.wait()
             self._close_writers()
+            trainer.progress.saving_seconds += self.background.wait()
         progress = trainer.progress
         if not trainer.finished:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})

@@ -20,6 +20,7 @@ from seqwright.core.ranks import Ranks
 from seqwright.core.storage import write_text
 from seqwright.pipeline import recipe
 from seqwright.pipeline.budget import with_decisions
+from seqwright.pipeline.fitting import with_shortened_fit
 from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_ranks
@@ -60,6 +61,7 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
     if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
         files = [f"data.{key}" for key in wanted.data.files] if directory.checkpoints.steps() else []
+        wanted = with_shortened_fit(wanted, before)
         recipe.check_same(before, wanted, path, moved=files)
         moved = before.data != wanted.data
         wanted = with_decisions(wanted, before, directory)

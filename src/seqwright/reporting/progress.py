@@ -207,7 +207,7 @@ class TerminalProgress(Progress):
 
 def _sample_line(record: dict[str, Any]) -> str:
     """A sample on one line: a continuation by itself, an output with a reference as `source → output`, or labels of
-    images with the correct ones; pictures are in the report."""
+    images with the correct ones; the images are in the report."""
     source, output = (
         "".join(c if c.isprintable() else "·" for c in " ".join(record.get(key, "").split()))
         for key in ("prompt", "text")
@@ -215,7 +215,7 @@ def _sample_line(record: dict[str, Any]) -> str:
     if "reference" in record and source:
         source = source if len(source) <= SOURCE_CHARACTERS else f"{source[: SOURCE_CHARACTERS - 1]}…"
         output = f"{source} → {output.removeprefix('→').lstrip()}"
-    if "picture" in record:
+    if "image" in record:
         correct = f" (correct: {record['reference']})" if "reference" in record else ""
-        return f"{output}{correct}; pictures in report.html"
+        return f"{output}{correct}; images in report.html"
     return output[:SAMPLE_CHARACTERS]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqwright.core.config import UserError
 from seqwright.core.ranks import Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training.averaging import WeightAverage
@@ -50,6 +51,8 @@ def load_groups(
     """
     shapes = ranks.shapes_from_first(groups)
     check_weights(model, {name: torch.Size(shape) for name, (_, shape) in shapes["model"].items()})
+    if average is not None and "ema" not in shapes:
+        raise UserError("the checkpoint has no averaged weights, which this recipe needs; train in a new run.")
     own = {"model": weights(model), "ema": {} if average is None else average.tensors}
     parameters = dict(model.named_parameters())
     carry: dict[str, Tensor] = {}

@@ -94,8 +94,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     (folder / "text.txt").write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 20)
     tiny = ["model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "training.steps=2"]
-    small = [*tiny, "training.batch_size=2", "tokenizer.kind=words"]
-    recurrent = [key for key in small if "heads" not in key and "context" not in key]
+    small = [*tiny, "training.batch_size=2", "tokenizer.kind=words", "model.qk_norm=true"]
+    recurrent = [key for key in small if not any(word in key for word in ("heads", "context", "qk_norm"))]
     for kind, options in (
         ("ngram", ["tokenizer.kind=words"]),
         ("gpt", small),

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from seqwright.core.config import UserError
 from seqwright.core.limits import check_limit
-from seqwright.data.columnar import row_blocks
+from seqwright.data.columnar import MissingExtraError, row_blocks
 from seqwright.data.files import BYTE_ORDER_MARK, COLUMNAR, COMPRESSED, MAX_DECOMPRESSED, plain_suffix
 from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, holds_records, record_ends, records
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
@@ -83,7 +83,7 @@ def blocks(path: Path, kind: Document, size: int = BLOCK, skipped: Skipped | Non
     try:
         yield from _blocks(path, kind, size)
     except UserError as error:
-        if skipped is None:
+        if skipped is None or isinstance(error, MissingExtraError):
             raise
         skipped(str(error))
 

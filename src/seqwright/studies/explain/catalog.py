@@ -78,7 +78,12 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
     if run is not None and not topic.run:
         raise UserError(f"explain {name} has an example only; a run can be shown by {_names(lambda row: row.run)}.")
     if run is not None and on is None:
-        raise UserError("name the text that the run is shown on, too: --on 'a few words'.")
+        what = (
+            "image file that the run is shown on, too: --on FILE"
+            if topic.image
+            else ("text that the run is shown on, too: --on 'a few words'")
+        )
+        raise UserError(f"name the {what}.")
     if on is not None and not (topic.on or (topic.run and run is not None)):
         able = _names(lambda row: row.on)
         more = " With --run it can." if topic.run else ""

@@ -11,7 +11,7 @@ from seqwright.data.samples.text import is_embedded
 from seqwright.tasks.defaults import KILO, MEGA, held_out_percentage, run_name
 
 COUNTED = "perceptron"
-"""The counted kind, which takes no steps."""
+"""The counted kind, which takes no gradient steps."""
 # Up to this many characters of tagged words: passes over them, trainings that are averaged, share of hidden features.
 # None takes much more than two minutes of one CPU core.
 PERCEPTRON_SIZES: list[tuple[float, dict[str, Any]]] = [

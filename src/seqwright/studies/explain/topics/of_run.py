@@ -119,6 +119,10 @@ def norm_of_run(text: str, layer: int, run: Run) -> Explanation:
     """A normalization of a run: mean and deviation of each token's features before and after."""
     ids, tokens = run_ids(run, text)
     layers = _all(run, (nn.LayerNorm, nn.RMSNorm), "normalization", "--model gpt")
+    heads = [norm for part in _model(run).modules() if isinstance(part, SelfAttention) for norm in part.children()]
+    layers = [
+        norm for norm in layers if all(norm is not of_head for of_head in heads)
+    ]  # those of QK-norm have H vectors
     if not 0 <= layer < len(layers):
         raise UserError(f"no normalization {layer}: they go from 0 to {len(layers) - 1}.")
     norm: Any = layers[layer]
