@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.positions import Rotary
+from seqwright.layers.rms_norm import RMSNorm
 
 
 class Attend(nn.Module):
@@ -120,8 +121,8 @@ class SelfAttention(nn.Module):
         self.window = window
         self.query_key_value = nn.Linear(width, (heads + 2 * self.kv_heads) * size, bias=bias)
         # QK-norm: queries and keys of fixed norm bound the logits (Henry et al. 2020).
-        self.query_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
-        self.key_norm = nn.RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
+        self.query_norm = RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
+        self.key_norm = RMSNorm(size, eps=1e-6) if qk_norm else nn.Identity()
         self.attend = Attend(dropout, scaled=scaled)
         self.output = nn.Linear(width, width, bias=bias)
         self.rotary = rotary

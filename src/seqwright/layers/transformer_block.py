@@ -16,6 +16,7 @@ from seqwright.layers.cross_attention import CrossAttention, CrossKV
 from seqwright.layers.encoder import EncoderConfig
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
+from seqwright.layers.rms_norm import RMSNorm
 
 
 class SquaredReLU(nn.Module):
@@ -125,7 +126,7 @@ def normalization(config: BlockConfig) -> nn.Module:
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) of the model width; the identity for none."""
     if config.norm == "none":
         return nn.Identity()
-    kind = nn.RMSNorm if config.norm == "rmsnorm" else nn.LayerNorm
+    kind = RMSNorm if config.norm == "rmsnorm" else nn.LayerNorm
     return kind(config.width, eps=config.norm_eps)
 
 
