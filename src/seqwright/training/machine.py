@@ -131,22 +131,6 @@ def allow_tf32(on: torch.device, precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def preferred_attention(config: TrainingConfig, on: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Context manager under which attention takes cuDNN's kernels first on a GPU of Hopper or later, where they are
-    faster than FlashAttention-2 (decision 187). Only of steps that are captured: cuDNN plans each shape anew."""
-    if not captures(config, on) or on.type != "cuda" or torch.cuda.get_device_capability(on) < (9, 0):
-        return contextlib.nullcontext()
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    order = [
-        SDPBackend.CUDNN_ATTENTION,
-        SDPBackend.FLASH_ATTENTION,
-        SDPBackend.EFFICIENT_ATTENTION,
-        SDPBackend.MATH,
-    ]
-    return sdpa_kernel(order, set_priority=True)
-
-
 @contextlib.contextmanager
 def determinism(enabled: bool) -> Iterator[None]:
     """Context manager under which only deterministic kernels are used, if enabled."""

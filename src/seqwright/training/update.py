@@ -92,10 +92,7 @@ class Update:
 
     def apply(self, batch: Batch, state: State | None, scale: Tensor, rows: int) -> Outcome:
         """Forward, backward, clipping and the optimizer's step; `scale` is that of `scale_of`."""
-        with (
-            machine.allow_tf32(self.device, self.config.precision),
-            machine.preferred_attention(self.config, self.device),
-        ):
+        with machine.allow_tf32(self.device, self.config.precision):
             loss, after = accumulate(
                 self.objective,
                 batch,
