@@ -92,5 +92,7 @@ def temporal_activation_l2(activations: Tensor, real: Tensor) -> Tensor:
 def symmetric_kl(head: Head, hidden1: Tensor, hidden2: Tensor, target: Tensor) -> Tensor:
     """The mean of KL(p ‖ q) and KL(q ‖ p), summed over real targets; p and q are a head's two predictions."""
     real = target != IGNORE
-    p, q = (upcast(head(hidden[real])).log_softmax(-1) for hidden in (hidden1, hidden2))
-    return ((p.exp() - q.exp()) * (p - q)).sum() / 2
+    if hidden1.device.type == "cpu":  # on a GPU the shape would need a synchronization
+        hidden1, hidden2, real = hidden1[real], hidden2[real], real[real]
+    p, q = (upcast(head(hidden)).log_softmax(-1) for hidden in (hidden1, hidden2))
+    return (((p.exp() - q.exp()) * (p - q)).sum(-1) * real).sum() / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from seqwright.core.batch import Batch
@@ -14,8 +15,9 @@ class Prefetched:
     All batches are prepared by that one thread: feeds keep what they have computed of an epoch, without locks.
     """
 
-    def __init__(self, feed: Feed, steps: int):
-        self.feed, self.steps = feed, steps
+    def __init__(self, feed: Feed, steps: int, shape: Callable[[Batch], Batch] = lambda batch: batch):
+        """`shape` may pad batches further (`training.shapes`)."""
+        self.feed, self.steps, self.shape = feed, steps, shape
         self.steps_per_epoch, self.carried = feed.steps_per_epoch, feed.carried
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self.next: tuple[int, Future[Batch]] | None = None
@@ -29,4 +31,4 @@ class Prefetched:
         return batch
 
     def _pinned(self, step: int) -> Batch:
-        return self.feed.batch(step).pin_memory()
+        return self.shape(self.feed.batch(step)).pin_memory()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,7 @@ from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
 from seqwright.training.prefetch import Prefetched
 from seqwright.training.schedule import length_ratio, schedule, warmup_steps
+from seqwright.training.shapes import few_shapes
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
 from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
@@ -82,7 +84,10 @@ class Trainer:
         self.update = Update(self.objective, self.optimizer, config, self.device, ranks=ranks, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.steps, self.chance = total_steps(config, feed), chance
-        self.feed = Prefetched(feed, self.steps) if self.device.type == "cuda" else feed
+        if self.device.type == "cuda":
+            shape = partial(few_shapes, context=getattr(model, "context", None))
+            feed = Prefetched(feed, self.steps, shape) if self.update.capturing else Prefetched(feed, self.steps)
+        self.feed = feed
         self.config = config
         self.store: CheckpointStore = store if ranks.size == 1 else RankStore(store, ranks)
         self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter

@@ -23,7 +23,7 @@ from seqwright.training.parallel import SingleProcess
 from seqwright.training.sharded_tensors import full
 
 OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
-MAX_GRAPHS = 64
+MAX_GRAPHS = 128
 """Batch shapes that are captured; batches of other shapes are computed kernel by kernel."""
 
 Outcome = tuple[Tensor, Tensor, State | None]

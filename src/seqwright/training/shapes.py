@@ -1,0 +1,61 @@
+"""Batches of varying lengths padded to few shapes, so that captured steps are replayed more often than captured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqwright.core.batch import IGNORE, Batch, Source
+
+UNIT, UNITS = 4, 8
+"""Padded lengths are multiples of the first up to as many of them as the second, then of twice that up to twice as
+long, …; those of rows are twice as dense."""
+
+
+def few_shapes(batch: Batch, context: int | None) -> Batch:
+    """The batch of a translator or of a classifier of texts, padded to one of few shapes within the model's context.
+
+    Rows of a translator are padded, too, by copies of the first whose targets are IGNOREd. Padded = unpadded, but for
+    the dropout masks. Other batches are left alone: their shapes vary little, or their targets are by position.
+    """
+    source = batch.source
+    if source.ids is None or not source.ids.size(1) or source.visible is not None or source.word_starts is not None:
+        return batch
+    extra_source, extra = (_on_grid(ids.size(1), UNIT, UNITS) - ids.size(1) for ids in (source.ids, batch.input))
+    # Of both sides together, since a prefix LM has one context for them.
+    if context is not None and source.ids.size(1) + extra_source + batch.input.size(1) + extra > context:
+        extra_source = extra = 0
+    if not batch.input.size(1):
+        by_text = batch.target.dim() == 1 or batch.target.is_floating_point()
+        return replace(batch, source=_padded(source, extra_source, 0)) if by_text else batch
+    more = _on_grid(batch.rows, UNIT, 2 * UNITS) - batch.rows
+    return replace(
+        batch,
+        source=_padded(source, extra_source, more),
+        input=_repeated(F.pad(batch.input, (0, extra)), more),
+        target=F.pad(batch.target, (0, extra, 0, more), value=IGNORE),
+    )
+
+
+def _on_grid(size: int, unit: int, units: int) -> int:
+    """The next size on the grid."""
+    while size > units * unit:
+        unit *= 2
+    return -(-size // unit) * unit
+
+
+def _padded(source: Source, extra: int, more: int) -> Source:
+    """The source with more padding and more rows. Padded ids are 0: what the mask hides is not read."""
+    tensors = {
+        name: _repeated(F.pad(tensor, (0, 0) * (tensor.dim() - 2) + (0, extra)), more)
+        for name, tensor in source.named_tensors()
+    }
+    return replace(source, **tensors)
+
+
+def _repeated(tensor: Tensor, more: int) -> Tensor:
+    """The tensor followed by copies of its first row."""
+    return torch.cat([tensor, tensor[:1].expand(more, *tensor.shape[1:])]) if more else tensor
