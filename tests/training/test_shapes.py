@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch.testing import assert_close
 
 from seqwright.core.batch import Batch
 from seqwright.training.objective import Objective
-from seqwright.training.shapes import few_shapes
+from seqwright.training.shapes import FirstBatches, few_shapes, lengths_vary
 
 from ..contract.encoders import CLASSIFIERS, blanks, classifier, texts
 from ..contract.kinds import batch
@@ -67,3 +68,19 @@ def test_shapes_are_few() -> None:
 def test_targets_by_position_and_texts_without_a_source_are_left_alone() -> None:
     for given in (blanks(), batch()):
         assert few_shapes(given, None) is given
+
+
+class Growing:
+    """A feed whose batches have 1, 2, 3, … targets."""
+
+    steps_per_epoch, carried = 6, False
+
+    def batch(self, step: int) -> Batch:
+        return cut(pairs(rows=3), 3, 1 + step)
+
+
+def test_the_first_batches_stand_for_a_feed_of_varying_lengths() -> None:
+    assert lengths_vary(Growing())
+    first = FirstBatches(Growing())
+    assert [first.batch(step).input.size(1) for step in range(6)] == [1, 2, 3, 4, 1, 2]
+    assert not lengths_vary(SimpleNamespace(steps_per_epoch=6, carried=False, batch=lambda step: batch()))

@@ -129,6 +129,8 @@ def test_long_trainings_of_transformers_are_compiled() -> None:
     assert compile_choice(12, seconds=60)[0] == "cudagraphs"
     assert compile_choice(0, seconds=1e6)[0] == "cudagraphs"
     assert "about 41 s" in compile_choice(12, seconds=3600)[1]
+    assert compile_choice(8, seconds=400)[0] == "inductor"
+    assert compile_choice(8, seconds=400, varying=True)[0] == "cudagraphs"  # compiled for any length
 
 
 def test_measuring_a_training_takes_few_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -154,6 +154,15 @@ class FitsInSteps(Counted, Protocol):
 
     def adopt(self, fitting: Any) -> None:
         """Takes the weights of a `Fitting`, finished or not."""
+        ...
+
+
+@runtime_checkable
+class FitConfig(Protocol):
+    """The configuration of a model that `FitsInSteps`."""
+
+    def no_longer_than(self, other: Any) -> Self:
+        """The same with a fit that is at most as long as that of another configuration."""
         ...
 
 

@@ -23,10 +23,13 @@ from seqwright.reporting.numbers import duration
 from seqwright.runs.directory import RunDirectory
 from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
+from seqwright.training.shapes import FIRST, FirstBatches, lengths_vary
 from seqwright.training.trainer import Trainer, total_steps
 
 WARM_UP_STEPS, MEASURED_STEPS = 2, 3
 """Steps that are not timed (allocations, first kernels), and the fewest that are."""
+CAPTURING = 3
+"""Steps of a shape until it is captured."""
 MEASURED_SECONDS = 3.0
 """Steps are measured for about this long."""
 MEASURED_SHARE = 0.05
@@ -83,8 +86,9 @@ def measure(
 ) -> Speed:
     """The speed of a training, measured with a copy of its model, in at most `max_steps` steps."""
     throwaway = copy.deepcopy(model)
-    trainer = Trainer(throwaway, feed, config, Discarded())
-    for _ in range(WARM_UP_STEPS):
+    captured = machine.captures(config, machine.device(config.device)) and lengths_vary(feed)
+    trainer = Trainer(throwaway, FirstBatches(feed) if captured else feed, config, Discarded())
+    for _ in range(CAPTURING * FIRST if captured else WARM_UP_STEPS):
         trainer.timed_step()
     steps: list[float] = []
     while len(steps) < MEASURED_STEPS or (sum(steps) < MEASURED_SECONDS and len(steps) != max_steps):

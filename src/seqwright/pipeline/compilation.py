@@ -13,14 +13,19 @@ SAVED = 0.2
 WORTH = 2.0
 """Compiling must save this many times what it takes: the forecast is rough."""
 
+VARYING = 4
+"""How many times as long compiling takes where lengths vary, for which kernels are compiled again, of any length: more
+than two minutes for a translator of 4 + 4 layers on an H200."""
+
 Choice = Literal["cudagraphs", "inductor"]
 
 
-def compile_choice(layers: int, seconds: float) -> tuple[Choice, str]:
-    """How a training of so many Transformer layers and seconds is run, and why."""
+def compile_choice(layers: int, seconds: float, *, varying: bool = False) -> tuple[Choice, str]:
+    """How a training of so many Transformer layers and seconds, of batches of varying lengths or not, is run, and
+    why."""
     if not layers:
         return "cudagraphs", "steps are captured as CUDA graphs (training.compile = cudagraphs)."
-    takes, saves = BASE_SECONDS + LAYER_SECONDS * layers, SAVED * seconds
+    takes, saves = (BASE_SECONDS + LAYER_SECONDS * layers) * (VARYING if varying else 1), SAVED * seconds
     if saves > WORTH * takes:
         return "inductor", (
             f"compiling takes about {duration(takes)} and saves about {duration(saves)} of {duration(seconds)}"

@@ -41,6 +41,7 @@ from seqwright.training.averaging import average_weights
 from seqwright.training.checkpoint_store import BackgroundStore
 from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS, warmup_steps
+from seqwright.training.shapes import lengths_vary
 from seqwright.training.trainer import Trainer, total_steps
 from seqwright.training.trainer_state import final_checkpoints
 from seqwright.training.weights import init_from, load_weights, weights
@@ -321,7 +322,7 @@ class TrainingSession:
             self.progress.stage(MEASURING)
             seconds = seconds_of_steps(self.model, self.task.feed(self.model), config)
             self.progress.stage("")
-        choice, why = compile_choice(layers, seconds)
+        choice, why = compile_choice(layers, seconds, varying=lengths_vary(self.task.feed(self.model)))
         self.recipe = replace(self.recipe, training=replace(config, compile=choice))
         self.directory.write_recipe(self.recipe.toml())
         self.recorded.note(why)

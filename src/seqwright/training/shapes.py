@@ -9,10 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
+from seqwright.core.protocols import Feed
 
 UNIT, UNITS = 4, 8
 """Padded lengths are multiples of the first up to as many of them as the second, then of twice that up to twice as
 long, …; those of rows are twice as dense."""
+FIRST = 4
+"""Batches that stand for a feed whose lengths vary."""
 
 
 def few_shapes(batch: Batch, context: int | None) -> Batch:
@@ -38,6 +41,22 @@ def few_shapes(batch: Batch, context: int | None) -> Batch:
         input=_repeated(F.pad(batch.input, (0, extra)), more),
         target=F.pad(batch.target, (0, extra, 0, more), value=IGNORE),
     )
+
+
+def lengths_vary(feed: Feed) -> bool:
+    """Whether the first batches of a feed have several shapes."""
+    batches = [feed.batch(step) for step in range(min(FIRST, feed.steps_per_epoch))]
+    return len({(batch.source.mask.shape, batch.input.shape) for batch in batches}) > 1
+
+
+class FirstBatches:
+    """The first batches of a feed over and over: few shapes, which are soon captured."""
+
+    def __init__(self, feed: Feed):
+        self.feed, self.steps_per_epoch, self.carried = feed, feed.steps_per_epoch, feed.carried
+
+    def batch(self, step: int) -> Batch:
+        return self.feed.batch(step % min(FIRST, self.steps_per_epoch))
 
 
 def _on_grid(size: int, unit: int, units: int) -> int:

@@ -56,6 +56,13 @@ class PerceptronConfig:
         check_sizes(self, "epochs", "averaged_models", "min_count")
         check_shares(self, "feature_dropout")
 
+    def no_longer_than(self, other: PerceptronConfig) -> PerceptronConfig:
+        return replace(
+            self,
+            epochs=min(self.epochs, other.epochs),
+            averaged_models=min(self.averaged_models, other.averaged_models),
+        )
+
 
 class TaggedCorpus(Protocol):
     """Training data of a perceptron: the characters of all words, concatenated by sentence, and their tags."""
