@@ -85,8 +85,8 @@ Made by `python docs/results_page.py > docs/results.md` from the records in `ben
 - **split**: the data of the score. Training may select its best weights on *validation* data, so that such a score
   is optimistic; tiny Shakespeare and Truyện Kiều have no third split.
 - **score**: with its 95 % interval, a bootstrap over examples. Several seeds have their mean, and the interval of
-  the mean over seeds (Student's t) is added in quadrature. Scores of 0 and 100 % have the bound of the rule of
-  three.
+  the mean over seeds (Student's t) is added in quadrature; scores over random windows have that of the seeds alone.
+  Scores of 0 and 100 % have the bound of the rule of three.
 - **seeds**: their number n and, from two on, the standard deviation. The interval of one seed does not have the
   spread over seeds. Counted n-grams have no randomness.
 - **beside**: figures of others, each with a verdict: *better* or *worse* if it is outside the interval, otherwise
@@ -142,6 +142,8 @@ def result(metric: str, evaluations: list[Mapping[str, Any]]) -> Result:
     others = (score.get("signature", "") for score in evaluations[0]["scores"].values())
     unit = next(filter(None, map(example_count, (scores[0].get("signature", ""), *others))), "")
     low = high = None
+    if len(values) > 1:  # of the seeds alone, where the score has no interval over examples
+        low, high = fmean(values) - _seed_half_width(values), fmean(values) + _seed_half_width(values)
     if all("low" in score and "high" in score for score in scores):
         # Examples are shared by the seeds, so that more seeds do not narrow the interval of examples.
         mean, spread = fmean(values), _seed_half_width(values)
