@@ -67,7 +67,7 @@ def command(
         print_json(explanation.as_json(step))
     else:
         echo(explanation.text(step), nl=False)
-        if explanation.settings and run is None:
+        if explanation.settings:
             echo(f"\n--set changes: {', '.join(explanation.settings)}")
 
 

@@ -16,7 +16,7 @@ import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
 from seqwright.studies.explain.catalog import TOPICS, _imported
-from seqwright.studies.explain.figures import Branch, Tree, matrix, number, table
+from seqwright.studies.explain.figures import Branch, Tree, matrix, number, table, visible
 
 from .test_worked_examples import explained
 
@@ -49,7 +49,7 @@ def test_every_topic_is_shown_as_text_json_and_page(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, topic in TOPICS.items() if topic.on and not topic.image])
 @pytest.mark.parametrize("text", ["một hai một ba", "🙂", "<script>alert(1)</script> \x1b[31m & more"])
 def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
-    page = sw.explain(name, on=text).html()
+    page = sw.explain(name, on=f"{text}\n{text}").html()  # of bleu and f1, the second line is the reference
     assert "<script>alert" not in page
     assert "\x1b" not in page
 
@@ -58,8 +58,12 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
     ("topic", "options", "message"),
     [
         ("attentiom", {}, "Did you mean 'attention'?"),
-        ("rnn", {"on": "text"}, "takes no text; these do: vocabulary"),
-        ("search", {"on": "text"}, "With --run it can"),
+        ("sgd", {"on": "text"}, "takes no text; these do: vocabulary"),
+        ("search", {"on": "text"}, "takes a text together with a run only"),
+        ("bleu", {"on": "the cat"}, "give references, too"),
+        ("bleu", {"on": "the cat\nthe cat", "set": ['references=["a"]']}, "not both"),
+        ("masking", {"set": ["text=a"]}, "the text is given with --on"),
+        ("lstm", {"set": ["unit=1"]}, "'unit' is of a trained run: add --run RUN. Of the example --set changes x, W"),
         ("bpe", {"on": " \n"}, "the text is empty"),
         ("rnn", {"set": ["W_hhh=1"]}, "has no value 'W_hhh'. Did you mean 'W_hh'?"),
         ("rnn", {"set": ["W_hh[0,4]=1"]}, "indices go from 0 to 3, not to 4"),
@@ -176,7 +180,7 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     for topic, kind, message in (
         ("ngram", "gpt", "which does not back off"),
         ("attention", "ngram", "which has no self-attention"),
-        ("sgd", "gpt", "a run can be shown by vocabulary"),
+        ("sgd", "gpt", "takes no run; these do: vocabulary"),
         ("rnn", "gpt", "which has no Elman network"),
         ("transformer", "lstm", "which has no Transformer block"),
         ("lstm", "gru", "which has no LSTM"),
@@ -186,6 +190,8 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     ):
         with pytest.raises(UserError, match=message):
             sw.explain(topic, run=runs[kind], on=PROMPT)
+    with pytest.raises(UserError, match=r"'x' is of the example; with --run --set changes unit\."):
+        sw.explain("lstm", run=runs["lstm"], on=PROMPT, set=["x=[1]"])
     with pytest.raises(UserError, match="does not fit the context of 8"):
         sw.explain("sampling", run=runs["gpt"], on="the cat " * 8)
     assert len(sw.explain("attention", run=runs["gpt"], on="the cat " * 8)["tokens"].as_json()["rows"]) == 8
@@ -203,6 +209,27 @@ def test_wide_matrices_continue_below_and_long_tables_say_what_is_left_out() -> 
     assert max(map(len, text.split("\n"))) <= 100
     assert "… from column" in text
     assert "… 40 more rows" in table("t", ["n"], [(n,) for n in range(100)]).text()
+    assert matrix("m", [[0.0]] * 100).text().endswith("… 40 more rows")
+
+
+def test_tokens_that_differ_in_white_space_look_different() -> None:
+    tokens = ["a", " a", "a ", "\n", "\n ", " ", "  ", "\r\n", "\t", "\u00a0", "\x00", "\u200b", "a b"]
+    assert len({visible(token) for token in tokens}) == len(tokens)
+    assert [visible(token) for token in tokens[:5]] == ["a", "␣a", "a␣", "↵", "↵␣"]
+
+
+def test_texts_of_the_user_are_not_scored_against_the_lectures_references() -> None:
+    explanation = sw.explain("bleu", on="the cat sat down\nthe cat sat up")
+    assert [row[1] for row in explanation["precisions of reference 1"].rows] == ["3/4", "2/3", "1/2", "0/1"]
+    assert not any(step.errata for step in explanation.steps)
+    short = sw.explain("bleu", on="the cat", set=['references=["the cat"]'])
+    assert "0/0 counts as 0" in short.steps[2].prose
+    assert "F1 = 0.75" in explained("f1").text()
+
+
+def test_the_new_word_of_bpe_is_of_the_text() -> None:
+    assert "“lowest”" in explained("bpe").text(5)
+    assert "“catmat”" in sw.explain("bpe", on="cat sat mat").text(5)
 
 
 def test_matrix_and_table_align_wide_characters() -> None:

@@ -76,7 +76,7 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
 
     topic = find(name)
     if run is not None and not topic.run:
-        raise UserError(f"explain {name} has an example only; a run can be shown by {_names(lambda row: row.run)}.")
+        raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: row.run)}.")
     if run is not None and on is None:
         what = (
             "image file that the run is shown on, too: --on FILE"
@@ -85,17 +85,17 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
         )
         raise UserError(f"name the {what}.")
     if on is not None and not (topic.on or (topic.run and run is not None)):
-        able = _names(lambda row: row.on)
-        more = " With --run it can." if topic.run else ""
-        raise UserError(f"explain {name} takes no text; these do: {able}.{more}")
+        if topic.run:
+            raise UserError(f"explain {name} takes a text together with a run only: add --run RUN.")
+        raise UserError(f"explain {name} takes no text; these do: {_names(lambda row: row.on)}.")
     function = _imported(topic.home)
     options_class = typing.get_type_hints(function)["options"]
-    options = with_overrides(options_class, overrides, name)
+    options = with_overrides(options_class, overrides, name, run=run is not None)
     if on is not None:
         assert "text" in {f.name for f in fields(options_class)}
         options = replace(options, text=on)
     explanation = function(options) if run is None else function(options, run)
-    return replace(explanation, settings={name: value for name, value in settings(options).items() if name != "text"})
+    return replace(explanation, settings=settings(options, run=run is not None))
 
 
 def find(name: str) -> Topic:

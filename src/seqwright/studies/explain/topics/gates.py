@@ -41,6 +41,7 @@ class LSTMOptions(TopicOptions):
     """Unit of a run's first layer, from 0."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
+    run_only: ClassVar[tuple[str, ...]] = ("unit",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class GRUOptions(TopicOptions):
     """Unit of a run's first layer, from 0."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
+    run_only: ClassVar[tuple[str, ...]] = ("unit",)
 
 
 def encoder(kind: str, options: LSTMOptions | GRUOptions, bias: Vector) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -212,6 +212,8 @@ class MultiHeadOptions(TopicOptions):
     """Text that a run is shown on."""
     layer: int = 0
     """Layer of a run, from 0."""
+
+    run_only: ClassVar[tuple[str, ...]] = ("layer",)
 
     def __post_init__(self) -> None:
         if self.heads not in (1, 2, 4):

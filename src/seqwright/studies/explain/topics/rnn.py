@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -58,6 +58,8 @@ class RNNOptions(TopicOptions):
     """Text that a run is shown on."""
     unit: int = 0
     """Unit of a run's first layer, from 0."""
+
+    run_only: ClassVar[tuple[str, ...]] = ("unit",)
 
     def __post_init__(self) -> None:
         if not all(0 <= id < len(VOCABULARY) for id in (*self.ids, self.target)):

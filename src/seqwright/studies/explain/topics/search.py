@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class SearchExample(TopicOptions):
     """Exponent of the length normalization of the last step."""
     text: str = ""
     """With a run: the prompt."""
+
+    either: ClassVar[tuple[str, ...]] = ("beam_size", "max_tokens")
 
     def __post_init__(self) -> None:
         if any(value < 0 for row in self.p for value in row) or any(sum(row) <= 0 for row in self.p):
