@@ -9,11 +9,11 @@ import torch
 from torch.testing import assert_close
 
 from seqwright.core.config import UserError
-from seqwright.inspection.example import file_examples
 from seqwright.inspection.forward import forward
 from seqwright.inspection.heads import head_statistics
 from seqwright.inspection.positions import encoding_similarity, rotary_similarity
 from seqwright.layers.positions import Rotary, Sinusoidal, sinusoids
+from seqwright.tasks.example import file_examples
 
 from .conftest import Runs
 

@@ -337,7 +337,7 @@ def test_tokens_of_a_stranger_are_escaped(runs: Runs) -> None:
 def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
     assert runs["gpt"].inspect().subject.example.text.startswith("the")
     assert runs["transformer"].inspect(target="die Katze").subject.example.targets == ("die", "Katze", "<eos>")
-    with pytest.raises(UserError, match="has no validation text to inspect; give a text"):
+    with pytest.raises(UserError, match="has no validation text to show; give a text"):
         runs["ngram"].inspect()
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.core.protocols import AttendsSource, Autoregressive
-from seqwright.inspection.example import Example
 from seqwright.inspection.labeled import CLASS_TOKEN, Attention, Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.attention_scores import GlobalAttention
@@ -19,9 +18,7 @@ from seqwright.layers.heads import MLMHead, TokenHead
 from seqwright.layers.recording import Arguments, Options, attention_weights, recorded_calls
 from seqwright.layers.transformer_stack import Stack
 from seqwright.runs.run import Run
-
-ENCODER = "reader."
-"""Prefix of the names of the modules that encode the source of an encoder-decoder."""
+from seqwright.tasks.example import ENCODER, Example
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from seqwright.inspection.forward import ENCODER, RecurrentCalls
+from seqwright.inspection.forward import RecurrentCalls
 from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.layers.gates import gru_gates, lstm_gates
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.tasks.example import ENCODER
 
 SHOWN = {"LSTM": ("input", "forget", "output"), "GRU": ("reset", "update")}
 """Gates, between 0 and 1; the other values of a cell are for Python."""

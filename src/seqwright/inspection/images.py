@@ -14,7 +14,6 @@ from seqwright.core.config import UserError
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.inspection.attention import selected
-from seqwright.inspection.example import Example
 from seqwright.inspection.figures import detail
 from seqwright.inspection.labeled import CLASS_TOKEN, Heads
 from seqwright.inspection.subject import Subject, ViewResult
@@ -23,6 +22,7 @@ from seqwright.reporting.png import base64_png
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import LINE_WIDTH, Figure, matrix, table
 from seqwright.tasks.captioning.task import CaptioningRun
+from seqwright.tasks.example import Example
 from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.images.scores import predict
 from seqwright.tasks.images.task import ImageRun, reconstructions

@@ -12,7 +12,6 @@ from typing import Any
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
 from seqwright.inspection.catalog import VIEWS
-from seqwright.inspection.example import example, file_examples
 from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
 from seqwright.inspection.images import image_example
@@ -24,6 +23,7 @@ from seqwright.reporting.markup import element
 from seqwright.runs.run import Run
 from seqwright.studies.explain.figures import LINE_WIDTH
 from seqwright.studies.explain.page import stepped_page
+from seqwright.tasks.example import example, file_examples
 from seqwright.tasks.images.run import ImageInputRun
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqwright.core.config import UserError
-from seqwright.inspection.example import Example
 from seqwright.inspection.forward import Forward, forward
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Step
+from seqwright.tasks.example import Example
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.text.tokenizer import Tokenizer
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.inspection.example import Example
 from seqwright.inspection.figures import ScoredToken, TokenStrip
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
+from seqwright.tasks.example import Example
 from seqwright.tasks.masked.task import MaskedRun
 from seqwright.text.tokenizer import Tokenizer
 

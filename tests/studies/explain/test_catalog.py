@@ -21,13 +21,14 @@ from seqwright.studies.explain.figures import Branch, Tree, matrix, number, tabl
 from .test_worked_examples import explained
 
 PROMPT = "the cat"
+RUNS = ("ngram", "gpt", "lstm", "gru", "rnn", "bert", "vit", "translator", "transformer", "tagger")
 
 
 @pytest.mark.parametrize("name", TOPICS)
 def test_the_table_says_what_a_topic_takes(name: str) -> None:
     function, topic = _imported(TOPICS[name].home), TOPICS[name]
     options = get_type_hints(function)["options"]
-    assert ("run" in inspect.signature(function).parameters) == topic.run
+    assert ("run" in inspect.signature(function).parameters) == bool(topic.run)
     assert "text" in {f.name for f in fields(options)} or not topic.on
 
 
@@ -110,12 +111,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         sw.train(text=str(folder / "text.txt"), model=kind, set=options, run=folder / kind)
     pairs = [str(folder / "text.txt")] * 2
     sw.train(pairs=pairs, model="lstm", set=[*recurrent, "data.split=tail 10%"], run=folder / "translator")
+    blocks = [key for key in small if "qk_norm" not in key]
+    sw.train(pairs=pairs, set=[*blocks, "data.split=tail 10%"], run=folder / "transformer")
+    (folder / "tags.tsv").write_text("the\tD\ncat\tN\n\n" * 10)
+    sw.train(
+        tagged=str(folder / "tags.tsv"), model="gru", set=["model.width=8", "training.steps=2"], run=folder / "tagger"
+    )
     sw.train(masked=str(folder / "text.txt"), set=small, run=folder / "bert")
     pixels = np.random.default_rng(1).integers(0, 256, (20, 4, 4), np.uint8)
     np.savez(folder / "images.npz", images=pixels, labels=np.array(["a", "b"] * 10))
     images = [key for key in tiny if "context" not in key]
     sw.train(images=str(folder / "images.npz"), set=images, run=folder / "vit")
-    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "rnn", "bert", "vit", "translator")}
+    return {kind: folder / kind for kind in RUNS}
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("sampling", "ngram", "draws"),
         ("search", "ngram", "beam tree"),
         ("attention", "gpt", "layer 0, head 1"),
+        ("attention", "bert", "layer 0, head 1"),
+        ("attention", "transformer", "layer 1, head 1"),
+        ("layer-norm", "bert", "features of each token"),
+        ("transformer", "transformer", "root mean squares"),
+        ("gru", "tagger", "means over the units"),
         ("lstm", "lstm", "unit 0"),
         ("gru", "gru", "means over the units"),
         ("bert", "bert", "predictions"),
@@ -159,6 +171,11 @@ def test_layers_of_a_run(runs: dict[str, Path]) -> None:
     weights = model.inspect(PROMPT).attention[0, 1]
     shown = sw.explain("multi-head", run=runs["gpt"], on=PROMPT)["P of head 1"].values
     assert np.allclose(shown, weights.values[: len(shown), : len(shown)].numpy(), atol=1e-6)
+    for kind in ("bert", "transformer"):
+        heads = sw.open(runs[kind], device="cpu").inspect(PROMPT).attention["self" if kind == "bert" else "encoder"]
+        shown = sw.explain("attention", run=runs[kind], on=PROMPT)["layer 0, head 1"]
+        assert np.allclose(shown.values, heads[0, 1].values.numpy(), atol=1e-6)
+        assert shown.rows == heads.rows
     predicted = sw.explain("transformer", run=runs["gpt"], on=PROMPT)["next token"].rows
     assert predicted[0][1] >= predicted[1][1]
     for topic in ("multi-head", "layer-norm"):

@@ -24,47 +24,56 @@ class Topic:
     """`module:function` in `explain.topics`, imported on first use."""
     on: bool = False
     """Whether it can be computed on a text of the user (its options have a `text`)."""
-    run: bool = False
-    """Whether it can be computed on a trained run."""
+    run: str = ""
+    """The trained runs that it can be computed with; "" for none."""
     image: bool = False
     """Whether its text is an image file."""
 
 
 TOPICS = {
     "vocabulary": Topic(
-        "From text to ids: normalization, counts, special tokens.", "vocabulary:vocabulary", on=True, run=True
+        "From text to ids: normalization, counts, special tokens.", "vocabulary:vocabulary", on=True, run="any of texts"
     ),
     "pairs": Topic(
-        "Next-token pairs: prefixes and their targets, padding, ways 1 to 3.", "vocabulary:pairs", on=True, run=True
+        "Next-token pairs: prefixes and their targets, padding, ways 1 to 3.",
+        "vocabulary:pairs",
+        on=True,
+        run="any of texts",
     ),
-    "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run=True),
+    "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run="n-gram"),
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
     "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
-    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run=True),
-    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run=True),
-    "gru": Topic("GRU: reset and update gates.", "gates:gru", run=True),
+    "rnn": Topic(
+        "Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run="Elman RNN"
+    ),
+    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run="LSTM"),
+    "gru": Topic("GRU: reset and update gates.", "gates:gru", run="GRU"),
     "gradients": Topic("Vanishing gradients by distance: RNN, LSTM, GRU and attention.", "gradients:gradients"),
     "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
     "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq"),
-    "search": Topic("Greedy, beam and exhaustive search on one tree.", "search:search", run=True),
+    "search": Topic("Greedy, beam and exhaustive search on one tree.", "search:search", run="language model"),
     "bleu": Topic("Clipped n-gram precisions and the brevity penalty.", "overlap:bleu", on=True),
     "f1": Topic("Precision, recall and F1 of words.", "overlap:f1", on=True),
     "attention": Topic(
-        "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run=True
+        "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run="Transformer"
     ),
     "masking": Topic("Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True),
     "cross-attention": Topic(
-        "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run=True
+        "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run="translator"
     ),
-    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head", run=True),
+    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head", run="Transformer"),
     "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
-    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm", run=True),
-    "transformer": Topic("A decoder block: forward, backward, SGD steps.", "transformer:transformer", run=True),
+    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm", run="Transformer"),
+    "transformer": Topic(
+        "A decoder block: forward, backward, SGD steps.", "transformer:transformer", run="Transformer"
+    ),
     "tricks": Topic("Scaled scores, residuals, normalization and positions: with and without.", "tricks:tricks"),
     "growth": Topic("Time and memory by length: linear and quadratic.", "growth:growth"),
-    "sampling": Topic("Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run=True),
-    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True, run=True),
-    "vit": Topic("An image as a sequence of patches.", "vit:vit", on=True, run=True, image=True),
+    "sampling": Topic(
+        "Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run="language model"
+    ),
+    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True, run="masked LM"),
+    "vit": Topic("An image as a sequence of patches.", "vit:vit", on=True, run="ViT classifier", image=True),
 }
 """In the order of the lectures."""
 
