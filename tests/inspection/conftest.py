@@ -12,6 +12,8 @@ import seqwright as sw
 from seqwright.runs.run import Run
 
 Runs = dict[str, Run]
+TEXT = "the cat sat on the dog"
+SOURCES = {"tagger": "the cat sat", "perceptron": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 
 
 @pytest.fixture(scope="package")

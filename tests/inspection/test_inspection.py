@@ -29,10 +29,8 @@ from seqwright.inspection.labeled import Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.recording import recorded_calls
 
-from .conftest import Runs
+from .conftest import SOURCES, TEXT, Runs
 
-TEXT = "the cat sat on the dog"
-SOURCES = {"tagger": "the cat sat", "perceptron": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 HAVE = {
     "ngram": {"tokens", "back-off", "beam"},
     "gpt": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
@@ -177,6 +175,10 @@ def test_logit_lens_of_a_masked_language_model(runs: Runs) -> None:
     with torch.inference_mode():
         expected = run.model.head.log_probs(run.model.hidden(subject.example.batch)[0][0])
         assert_close(subject.forward.lens.log_probs(-1), expected)
+    inspection = run.inspect("the <mask> sat")  # each token is masked in turn: visible ones would be copied
+    lens = inspection["logit-lens"]
+    assert lens.rows == ("the", "sat")
+    assert_close(lens.values[:, -1].tolist(), inspection["tokens"].bits)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "tagger", "gpt", "gru", "transformer", "prefix", "seq2seq"])
@@ -339,51 +341,6 @@ def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
     assert runs["transformer"].inspect(target="die Katze").subject.example.targets == ("die", "Katze", "<eos>")
     with pytest.raises(UserError, match="has no validation text to show; give a text"):
         runs["ngram"].inspect()
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        ("gpt", {"views": ["attentiom"]}, "Did you mean 'attention'?"),
-        ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off, beam."),
-        ("gpt", {"views": ["gain"]}, "Name another run with --against."),
-        ("gpt", {"text": " \n"}, "the text is empty"),
-        ("gpt", {"target": "x"}, "has no target beside its text"),
-        ("gpt", {"image": 1}, "--image is for runs of images"),
-        ("vit", {"text": "no.png"}, "no.png"),
-        ("vit", {"text": None, "beside": "x"}, "are for texts"),
-    ],
-)
-def test_wrong_input_is_a_user_error(runs: Runs, kind: str, options: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        sw.inspect(runs[kind], **({"text": TEXT} | options))  # type: ignore[arg-type]
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["gpt", "ngram", "gru", "seq2seq", "classifier"])
-def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
-    text, target = SOURCES.get(kind, TEXT), {"target": "die Katze sass"} if kind == "seq2seq" else {}
-    everything, part = (runs[kind].inspect(text, span=span, **target) for span in (None, (2, 4)))
-    for view in set(everything.views) & {"tokens", "back-off", "attention", "gates", "logit-lens", "saliency"}:
-        for figure, shown in zip(everything.result(view).step.figures, part.result(view).step.figures, strict=True):
-            both = [one.as_json() for one in (figure, shown)]
-            rows, kept = (one.get("tokens") or one["rows"] for one in both)
-            first = 0 if view in ("attention", "gates") else 1
-            expected = rows[2 - first : 4 - first]
-            assert kept == expected
-    with pytest.raises(UserError, match="no tokens 90:99: the last has the number"):
-        runs[kind].inspect(text, span=(90, 99), **target)
-    with pytest.raises(UserError, match="a span goes from a token to a later one"):
-        runs[kind].inspect(text, span=(4, 2), **target)
-
-
-def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:
-    with pytest.raises(UserError, match="no layer 2: layers go from 0 to 1"):
-        runs["gpt"].inspect(TEXT, layer=2, views=["attention"]).text()
-    with pytest.raises(UserError, match="no head 5: heads go from 0 to 1"):
-        _ = runs["gpt"].inspect(TEXT).attention[0, 5]
-    with pytest.raises(UserError, match="--against compares language models"):
-        runs["gpt"].inspect(TEXT, against=runs["masked"])
 
 
 def test_every_view_belongs_to_some_run() -> None:

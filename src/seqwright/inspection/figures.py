@@ -241,11 +241,13 @@ class HeadFigure:
                 for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)
             ],
         }
-        left_out = (
-            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the others are summed."
-            if kept < len(self.heads.columns)
-            else ""
-        )
+        left_out = "The opacity of a cell is its weight."
+        if len(self.heads.columns) > LINE_TOKENS:
+            left_out = "The opacity of a cell is the square root of its weight."
+        if kept < len(self.heads.columns):
+            left_out += (
+                f" A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the others are summed."
+            )
         # "<" is written as an escape, so that no token ends the script element.
         block = Html(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
         return element(
@@ -254,7 +256,7 @@ class HeadFigure:
             element("noscript", element("p", "The picture needs scripts; `--json` has the numbers.")),
             element("div", class_="scroll drawing", tabindex="0", role="region", aria_label=self.name),
             detail(),
-            element("p", left_out, class_="lead") if left_out else "",
+            element("p", left_out, class_="lead"),
             element("script", block, type="application/json"),
             class_="attention",
         )

@@ -42,6 +42,11 @@ class Lens:
     hidden: list[Tensor] = field(default_factory=list)
     """(T, D): the embeddings, then the residual stream after each block."""
 
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The modules whose outputs are the hidden states."""
+        return [self.stack.dropout, *self.stack.blocks]
+
     def log_probs(self, layer: int) -> Tensor:
         """(T, V): log-probabilities from the hidden states of a layer, normalized as the last one is."""
         return self.head.log_probs(self.stack.norm(self.hidden[layer]))
@@ -66,11 +71,11 @@ def forward(run: Run, example: Example) -> Forward:
     attending = {name: module for name, module in named.items() if isinstance(module, Attend | GlobalAttention)}
     recurrent = {name: module for name, module in named.items() if isinstance(module, nn.LSTM | nn.GRU)}
     lens = find_lens(model)
-    residual = [] if lens is None else [lens.stack.dropout, *lens.stack.blocks]
+    residual = [] if lens is None else lens.modules
     with ExitStack() as stack:
         weights = stack.enter_context(recorded_calls(list(attending.values()), attention_weights))
         calls = stack.enter_context(recorded_calls(list(recurrent.values()), _call))
-        hidden = stack.enter_context(recorded_calls(residual, _output))
+        hidden = stack.enter_context(recorded_calls(residual, output_of))
         outputs = model(example.batch) if isinstance(model, nn.Module | Autoregressive) else None
     if lens is not None:
         # A prefix language model reads its source in front of the input.
@@ -99,7 +104,8 @@ def find_lens(model: Any) -> Lens | None:
     return Lens(stacks[-1], heads[0]) if first.in_features == stacks[-1].width else None
 
 
-def _output(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> Tensor:
+def output_of(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> Tensor:
+    """What `recorded_calls` keeps of a call: the output."""
     tensor: Tensor = output
     return tensor
 

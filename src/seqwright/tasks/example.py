@@ -154,7 +154,7 @@ def _chat(run: ChatRun, text: str, target: str | None, limit: int) -> Example:
     notes: tuple[str, ...] = ()
     if target is None:
         target = run.chat(text).content
-        notes = (f"reply: {target!r}.",)
+        notes = (f"reply: “{target}”",)
     prompt = run.turns.prompt((Message("user", text),))
     ids, cut = _fitted([*prompt, *run.tokenizer.encode(target), run.turns.end], run.model.context, limit)
     read = _language_ids(run, ids)
@@ -182,7 +182,7 @@ def _translation(run: TranslationRun, text: str, target: str | None, limit: int)
     if target is None:
         (best,) = run.translate([texts], tag=tag, truncate=True)
         target = best.text
-        notes = (f"target: the output of the search, {target!r}.",)
+        notes = (f"target, the output of the search: “{target}”",)
     ids, mask = encode_sources([(texts, tag)], tokenizers.source).padded(np.arange(1), 0)
     size = run.model.context
     source_ids, cut = _fitted(ids[0].tolist(), size, limit)

@@ -43,9 +43,7 @@ TOPICS = {
     "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run="n-gram"),
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
     "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
-    "rnn": Topic(
-        "Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run="Elman RNN"
-    ),
+    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run="Elman RNN"),
     "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run="LSTM"),
     "gru": Topic("GRU: reset and update gates.", "gates:gru", run="GRU"),
     "gradients": Topic("Vanishing gradients by distance: RNN, LSTM, GRU and attention.", "gradients:gradients"),
@@ -85,7 +83,7 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
 
     topic = find(name)
     if run is not None and not topic.run:
-        raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: row.run)}.")
+        raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: bool(row.run))}.")
     if run is not None and on is None:
         what = (
             "image file that the run is shown on, too: --on FILE"
