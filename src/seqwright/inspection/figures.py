@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.inspection.labeled import Heads
 from seqwright.reporting.markup import Html, element, join
-from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Table, number, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Table, number, table, visible
 
 BARS = "▁▂▃▄▅▆▇█"
 STRIP_TOKENS = 200
@@ -121,7 +121,7 @@ class SignedStrip:
             (n, token, value, _signed_bar(value / top))
             for n, (token, value) in enumerate(zip(self.tokens, self.values, strict=True), self.first)
         ]
-        return table(self.name, ("", "token", self.unit, "below zero | above zero"), rows).text()
+        return table(self.name, ("", "token", self.unit, "below zero|above zero"), rows).text()
 
     @property
     def _top(self) -> float:
@@ -326,4 +326,4 @@ def _alternatives(token: ScoredToken) -> str:
 def _signed_bar(share: float) -> str:
     """A bar of up to ten characters to the left of | for numbers below zero, to the right for others."""
     bar = "" if math.isnan(share) else "█" * round(10 * min(1.0, abs(share)))
-    return f"{bar:>10}|" if share < 0 else f"{'':10}|{bar}"
+    return Drawn(f"{bar:>10}|" if share < 0 else f"{'':10}|{bar}")

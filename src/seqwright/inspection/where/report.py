@@ -17,7 +17,7 @@ from seqwright.inspection.page import SCRIPT, STYLE
 from seqwright.inspection.where.copying import CopiedText, CopyingStatistics, SearchedText
 from seqwright.reporting.markup import Html, element, join
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Figure, Table, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Figure, Table, table, visible
 from seqwright.studies.explain.page import stepped_page
 
 SHOWN_CHARACTERS = 48
@@ -198,7 +198,7 @@ class Where:
 
 def _share_bar(share: float) -> str:
     """A share as a number and a bar of up to twenty characters."""
-    return f"{share:6.1%} {'█' * round(20 * share)}"
+    return Drawn(f"{share:6.1%} {'█' * round(20 * share)}")
 
 
 def _shortened_place(match: CopiedText) -> str:

@@ -16,6 +16,12 @@ from seqwright.reporting import page
 from seqwright.reporting.markup import Html, element, join
 
 Cell = str | int | float | None
+
+
+class Drawn(str):
+    """A cell of bars or padded numbers, whose spaces are no white space of a text."""
+
+
 LINE_WIDTH = 100
 """Columns of a terminal line; wider matrices continue below."""
 MAX_ROWS = 60
@@ -229,7 +235,10 @@ class Table(Displayed):
 
 def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
     """A figure of rows; white space in text is made visible."""
-    complete = [tuple(visible(cell) if isinstance(cell, str) else cell for cell in row) for row in rows]
+    complete = [
+        tuple(visible(cell) if isinstance(cell, str) and not isinstance(cell, Drawn) else cell for cell in row)
+        for row in rows
+    ]
     return Table(name, tuple(columns), tuple(complete[:MAX_ROWS]), len(complete))
 
 
