@@ -241,13 +241,12 @@ class HeadFigure:
                 for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)
             ],
         }
-        left_out = "The opacity of a cell is its weight."
+        notes = []
         if len(self.heads.columns) > LINE_TOKENS:
-            left_out = "The opacity of a cell is the square root of its weight."
+            notes.append("The opacity of a cell is the square root of its weight.")
         if kept < len(self.heads.columns):
-            left_out += (
-                f" A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the others are summed."
-            )
+            count = f"{len(self.heads.columns):,}"
+            notes.append(f"A row has {count} weights; the {kept} strongest are kept, the others are summed.")
         # "<" is written as an escape, so that no token ends the script element.
         block = Html(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
         return element(
@@ -256,7 +255,7 @@ class HeadFigure:
             element("noscript", element("p", "The picture needs scripts; `--json` has the numbers.")),
             element("div", class_="scroll drawing", tabindex="0", role="region", aria_label=self.name),
             detail(),
-            element("p", left_out, class_="lead"),
+            element("p", " ".join(notes), class_="lead") if notes else "",
             element("script", block, type="application/json"),
             class_="attention",
         )

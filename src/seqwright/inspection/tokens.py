@@ -71,7 +71,7 @@ def tokens_view(subject: Subject) -> ViewResult:
         names, condition = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
     scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
     bits, shown = scores.bits, subject.options.shown(len(scores.tokens), 1)
-    about = "The greater the surprisal of a token, the higher its bar and the stronger its color."
+    about = "Bars and colors grow with the surprisal of a token."
     if bits:
         mean = sum(bits) / len(bits)
         perplexity = 2**mean if mean < MAX_EXPONENT else math.inf

@@ -122,7 +122,7 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
         ),
         Step(
             "Exhaustive search",
-            f"All {len(finished)} outputs of at most {options.max_tokens} tokens, best first.",
+            f"There are {len(finished)} outputs of at most {options.max_tokens} tokens; the ten most probable:",
             "argmax over all y of log p(y)",
             [_outputs("exhaustive", finished[:10]), matrix("outputs in all", len(finished))],
         ),
