@@ -98,7 +98,7 @@ def _list_topics(as_json: bool) -> None:
         {
             "topic": name,
             "about": topic.about,
-            "on": "yes" if topic.on else "with --run" if topic.run else "",
+            "on": "yes" if topic.on else "with --run" if topic.run and topic.run_text else "",
             "run": topic.run,
         }
         for name, topic in TOPICS.items()

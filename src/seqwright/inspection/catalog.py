@@ -15,10 +15,11 @@ from seqwright.inspection.gates import gates_view
 from seqwright.inspection.heads import heads_view
 from seqwright.inspection.images import image_view
 from seqwright.inspection.logit_lens import logit_lens_view
-from seqwright.inspection.positions import position_module, positions_view
+from seqwright.inspection.positions import positions_view
 from seqwright.inspection.saliency import DECODERS, MAX_POSITIONS, saliency_view
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import tokens_view
+from seqwright.studies.explain.position_similarity import position_module
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.images.task import ImageRun

@@ -50,7 +50,7 @@ def test_every_topic_is_shown_as_text_json_and_page(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, topic in TOPICS.items() if topic.on and not topic.image])
 @pytest.mark.parametrize("text", ["một hai một ba", "🙂", "<script>alert(1)</script> \x1b[31m & more"])
 def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
-    page = sw.explain(name, on=f"{text}\n{text}").html()  # of bleu and f1, the second line is the reference
+    page = sw.explain(name, on=f"{text}\n{text}\n{text}").html()  # of bleu and f1, the other lines are references
     assert "<script>alert" not in page
     assert "\x1b" not in page
 
@@ -59,7 +59,8 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
     ("topic", "options", "message"),
     [
         ("attentiom", {}, "Did you mean 'attention'?"),
-        ("sgd", {"on": "text"}, "takes no text; these do: vocabulary"),
+        ("tricks", {"on": "text"}, "takes no text; these do: vocabulary"),
+        ("sgd", {"on": "text"}, "three words or more make pairs"),
         ("search", {"on": "text"}, "takes a text together with a run only"),
         ("bleu", {"on": "the cat"}, "give references, too"),
         ("bleu", {"on": "the cat\nthe cat", "set": ['references=["a"]']}, "not both"),
@@ -140,6 +141,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("layer-norm", "bert", "features of each token"),
         ("transformer", "transformer", "root mean squares"),
         ("gru", "tagger", "means over the units"),
+        ("seq2seq", "transformer", "shifted"),
         ("lstm", "lstm", "unit 0"),
         ("gru", "gru", "means over the units"),
         ("bert", "bert", "predictions"),
@@ -183,6 +185,28 @@ def test_layers_of_a_run(runs: dict[str, Path]) -> None:
             sw.explain(topic, run=runs["gpt"], on=PROMPT, set=["layer=9"])
 
 
+def test_masks_positions_and_gradients_of_a_run(runs: dict[str, Path]) -> None:
+    causal, both = (np.array(sw.explain("masking", run=runs[kind], on=PROMPT)["M"].values) for kind in ("gpt", "bert"))
+    assert np.array_equal(causal, np.tril(np.ones_like(causal)))
+    assert both.all()
+    similarity = sw.explain("positions", run=runs["gpt"])["similarity by distance"].rows
+    assert similarity[0] == (0, pytest.approx(1.0))
+    with pytest.raises(UserError, match="takes no text"):
+        sw.explain("positions", run=runs["gpt"], on=PROMPT)
+    with pytest.raises(UserError, match="encodes no positions"):
+        sw.explain("positions", run=runs["lstm"])
+    model, text = sw.open(runs["lstm"], device="cpu"), "the cat sat on the mat"
+    rows = sw.explain("gradients", run=model, on=text)["g"].rows
+    assert [row[1] for row in rows] == ["the", "on", "sat", "cat", "the", "<sos>"]
+    assert max(row[2] for row in rows) == 1.0
+
+
+def test_pairs_of_a_text_have_their_own_bound() -> None:
+    explanation = sw.explain("sgd", on="the cat saw the dog and the cat")
+    assert "accuracy 6/7 and 0.2728 nats" in explanation.steps[-1].prose
+    assert "can reach accuracy 2/2 and 0.0000 nats" in sw.explain("sgd", on="a b c").steps[-1].prose
+
+
 def test_patches_of_an_image_file(runs: dict[str, Path], tmp_path: Path) -> None:
     pixels = np.full((1, 12, 12), 200, np.uint8)
     np.savez(tmp_path / "one.npz", images=pixels)
@@ -198,6 +222,8 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
         ("ngram", "gpt", "which does not back off"),
         ("attention", "ngram", "which has no self-attention"),
         ("sgd", "gpt", "takes no run; these do: vocabulary"),
+        ("gradients", "ngram", "which has no embedding"),
+        ("seq2seq", "gpt", "is what translators do"),
         ("rnn", "gpt", "which has no Elman network"),
         ("transformer", "lstm", "which has no Transformer block"),
         ("lstm", "gru", "which has no LSTM"),

@@ -26,6 +26,8 @@ class Topic:
     """Whether it can be computed on a text of the user (its options have a `text`)."""
     run: str = ""
     """The trained runs that it can be computed with; "" for none."""
+    run_text: bool = True
+    """Whether a run is shown on a text."""
     image: bool = False
     """Whether its text is an image file."""
 
@@ -42,25 +44,33 @@ TOPICS = {
     ),
     "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run="n-gram"),
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
-    "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
+    "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd", on=True),
     "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run="Elman RNN"),
     "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run="LSTM"),
     "gru": Topic("GRU: reset and update gates.", "gates:gru", run="GRU"),
-    "gradients": Topic("Vanishing gradients by distance: RNN, LSTM, GRU and attention.", "gradients:gradients"),
+    "gradients": Topic(
+        "Vanishing gradients by distance: RNN, LSTM, GRU and attention.",
+        "gradients:gradients",
+        run="neural language model",
+    ),
     "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
-    "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq"),
+    "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq", run="translator"),
     "search": Topic("Greedy, beam and exhaustive search on one tree.", "search:search", run="language model"),
     "bleu": Topic("Clipped n-gram precisions and the brevity penalty.", "overlap:bleu", on=True),
     "f1": Topic("Precision, recall and F1 of words.", "overlap:f1", on=True),
     "attention": Topic(
         "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run="Transformer"
     ),
-    "masking": Topic("Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True),
+    "masking": Topic(
+        "Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True, run="Transformer"
+    ),
     "cross-attention": Topic(
         "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run="translator"
     ),
     "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head", run="Transformer"),
-    "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
+    "positions": Topic(
+        "Candidates tested; sinusoids, rotations, RoPE.", "positions:positions", run="Transformer", run_text=False
+    ),
     "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm", run="Transformer"),
     "transformer": Topic(
         "A decoder block: forward, backward, SGD steps.", "transformer:transformer", run="Transformer"
@@ -84,15 +94,15 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
     topic = find(name)
     if run is not None and not topic.run:
         raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: bool(row.run))}.")
-    if run is not None and on is None:
+    if run is not None and on is None and topic.run_text:
         what = (
             "image file that the run is shown on, too: --on FILE"
             if topic.image
             else ("text that the run is shown on, too: --on 'a few words'")
         )
         raise UserError(f"name the {what}.")
-    if on is not None and not (topic.on or (topic.run and run is not None)):
-        if topic.run:
+    if on is not None and not (topic.on or (topic.run and topic.run_text and run is not None)):
+        if topic.run and topic.run_text:
             raise UserError(f"explain {name} takes a text together with a run only: add --run RUN.")
         raise UserError(f"explain {name} takes no text; these do: {_names(lambda row: row.on)}.")
     function = _imported(topic.home)
@@ -102,6 +112,8 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
         assert "text" in {f.name for f in fields(options_class)}
         options = replace(options, text=on)
     explanation = function(options) if run is None else function(options, run)
+    if on is not None:  # slips of the slides concern the lectures' examples
+        explanation = replace(explanation, steps=[replace(step, errata=()) for step in explanation.steps])
     return replace(explanation, settings=settings(options, run=run is not None))
 
 

@@ -89,6 +89,32 @@ def attention_of_run(text: str, about: str, run: Run) -> Explanation:
 
 
 @torch.no_grad()
+def mask_of_run(text: str, run: Run) -> Explanation:
+    """Mask, scores and weights of the first head of a run."""
+    name, layer = next(iter(modules_of(run, SelfAttention, "self-attention", "--model gpt").items()))
+    example = run_example(run, text)
+    [[scores]] = calls_of(
+        run, example, [layer.attend], lambda attend, given, options, _: attend.scores(*given[:2], **options)
+    )
+    scores = scores[0, 0].cpu()  # (T, K)
+    tokens = example.tokens_of(name, scores.size(-1))
+    labels: dict[str, Any] = {"rows": tokens[-len(scores) :], "columns": tokens}
+    allowed = scores.isfinite()
+    masked = int((~allowed).sum())
+    prose = f"1 where a token (row) may attend to another (column): {masked} of {allowed.numel()} scores are masked."
+    steps = [
+        Step("The mask", prose, "M[i, j] = 1 if i may attend to j, else 0", [matrix("M", allowed.int(), **labels)]),
+        Step(
+            "Scores and weights",
+            f"Of head 0 of layer 0{part_of(name)}: exp(-∞) = 0, so that rows sum to one over what is allowed.",
+            "P = softmax(S + log M)",
+            [matrix("S masked", scores, **labels), matrix("P", scores.softmax(-1), **labels, heat=True)],
+        ),
+    ]
+    return Explanation("masking", f"Mask of {run.path}", "Which tokens a trained model lets each other see.", steps)
+
+
+@torch.no_grad()
 def heads_of_run(text: str, layer: int, run: Run) -> Explanation:
     """The heads of a layer of a run: shapes, weights, and what each reads."""
     layers = list(modules_of(run, SelfAttention, "self-attention", "--model gpt").items())
