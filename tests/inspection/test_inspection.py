@@ -35,6 +35,7 @@ HAVE = {
     "ngram": {"tokens", "back-off", "beam"},
     "gpt": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
     "gru": {"tokens", "saliency", "gates", "beam", "neighbors", "map"},
+    "mogrifier": {"tokens", "saliency", "gates", "beam", "neighbors", "map"},
     "transformer": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
     "prefix": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
     "seq2seq": {"tokens", "saliency", "attention", "gates", "beam", "neighbors", "map"},
@@ -147,7 +148,7 @@ def test_surprisals_are_the_scores_of_the_run(runs: Runs, kind: str) -> None:
     assert inspection["tokens"].tokens[-1].bits is None  # what follows the text
 
 
-@pytest.mark.parametrize("kind", ["gru", "seq2seq", "classifier", "tagger"])
+@pytest.mark.parametrize("kind", ["gru", "mogrifier", "seq2seq", "classifier", "tagger"])
 def test_unrolled_gates_reproduce_the_outputs_of_the_network(runs: Runs, kind: str) -> None:
     inspection = runs[kind].inspect(SOURCES.get(kind, TEXT))
     networks = inspection.subject.forward.recurrent
@@ -155,6 +156,8 @@ def test_unrolled_gates_reproduce_the_outputs_of_the_network(runs: Runs, kind: s
     for calls in networks:
         last = unrolled(calls)[-1]
         assert_close(torch.cat([values["hidden"] for values in last], -1), calls.outputs[0])
+    numbers = [layer.layer for layer in inspection.gates]
+    assert set(numbers) == ({0, 1} if kind in ("gru", "mogrifier", "seq2seq") else {0})
     gate = inspection.gates[0].values
     assert all(0 <= float(gate[name].values.min()) <= float(gate[name].values.max()) <= 1 for name in list(gate)[:2])
 

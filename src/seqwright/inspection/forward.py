@@ -15,6 +15,7 @@ from seqwright.inspection.labeled import CLASS_TOKEN, Attention, Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.attention_scores import GlobalAttention
 from seqwright.layers.heads import MLMHead, TokenHead
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.layers.recording import Arguments, Options, attention_weights, recorded_calls
 from seqwright.layers.transformer_stack import Stack
 from seqwright.runs.run import Run
@@ -26,7 +27,7 @@ class RecurrentCalls:
     """The inputs of a recurrent network in a forward pass."""
 
     name: str
-    network: nn.RNNBase
+    network: nn.RNNBase | MogrifierLSTM
     inputs: Tensor  # (1, T, size)
     states: tuple[Tensor, ...]
     """Initial hidden (and cell) state of all layers, (L · directions, 1, D); () for zeros."""
@@ -69,7 +70,7 @@ def forward(run: Run, example: Example) -> Forward:
     model = run.model
     named: dict[str, nn.Module] = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
     attending = {name: module for name, module in named.items() if isinstance(module, Attend | GlobalAttention)}
-    recurrent = {name: module for name, module in named.items() if isinstance(module, nn.LSTM | nn.GRU)}
+    recurrent = {name: module for name, module in named.items() if isinstance(module, nn.LSTM | nn.GRU | MogrifierLSTM)}
     lens = find_lens(model)
     residual = [] if lens is None else lens.modules
     with ExitStack() as stack:

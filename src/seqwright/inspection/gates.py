@@ -12,6 +12,7 @@ from seqwright.inspection.forward import RecurrentCalls
 from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.layers.gates import gru_gates, lstm_gates
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix
 from seqwright.tasks.example import ENCODER
@@ -50,10 +51,10 @@ def _direction(calls: RecurrentCalls, inputs: Tensor, layer: int, reverse: bool)
     network = calls.network
     index = layer * (2 if network.bidirectional else 1) + reverse
     states = [state[index] for state in calls.states]  # (1, D)
-    states = states or [inputs.new_zeros(1, network.hidden_size)] * (2 if isinstance(network, nn.LSTM) else 1)
+    states = states or [inputs.new_zeros(1, network.hidden_size)] * (1 if isinstance(network, nn.GRU) else 2)
     steps = []
     for x in inputs.flip(0) if reverse else inputs:
-        if isinstance(network, nn.LSTM):
+        if isinstance(network, nn.LSTM | MogrifierLSTM):
             step = lstm_gates(network, x.unsqueeze(0), states[0], states[1], layer=layer, reverse=reverse)._asdict()
             states = [step["hidden"], step["cell"]]
         else:

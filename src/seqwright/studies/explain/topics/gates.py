@@ -11,6 +11,7 @@ from torch import nn
 from seqwright import build
 from seqwright.core.config import UserError
 from seqwright.layers.gates import gru_gates, lstm_gates
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Figure, Table, matrix, table
@@ -19,7 +20,7 @@ from seqwright.studies.explain.recording import set_parameters
 from seqwright.studies.explain.text import run_example
 from seqwright.studies.explain.topics.of_run import calls_of, modules_of, part_of
 
-CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
+CELLS: dict[str, tuple[type[nn.Module], ...]] = {"lstm": (nn.LSTM, MogrifierLSTM), "gru": (nn.GRU,)}
 
 
 @dataclass(frozen=True, kw_only=True)
