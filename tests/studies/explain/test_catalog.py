@@ -135,6 +135,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("sampling", "gpt", "draws"),
         ("sampling", "ngram", "draws"),
         ("search", "ngram", "beam tree"),
+        ("search", "transformer", "beam tree"),
         ("attention", "gpt", "layer 0, head 1"),
         ("attention", "bert", "layer 0, head 1"),
         ("attention", "transformer", "layer 1, head 1"),

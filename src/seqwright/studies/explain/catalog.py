@@ -55,7 +55,9 @@ TOPICS = {
     ),
     "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
     "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq", run="translator"),
-    "search": Topic("Greedy, beam and exhaustive search on one tree.", "search:search", run="language model"),
+    "search": Topic(
+        "Greedy, beam and exhaustive search on one tree.", "search:search", run="language model, translator"
+    ),
     "bleu": Topic("Clipped n-gram precisions and the brevity penalty.", "overlap:bleu", on=True),
     "f1": Topic("Precision, recall and F1 of words.", "overlap:f1", on=True),
     "attention": Topic(

@@ -19,7 +19,8 @@ from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Branch, Cell, Tree, matrix, table, visible
 from seqwright.studies.explain.options import Rows, TopicOptions
-from seqwright.studies.explain.text import run_ids
+from seqwright.studies.explain.text import run_example, run_ids
+from seqwright.tasks.translation.task import TranslationRun
 
 NAMES = ("a", "b", "c", "END", "START")
 END, START = 3, 4
@@ -212,16 +213,21 @@ def search_tree(name: str, nodes: Sequence[Node], names: Sequence[str] | None = 
 
 
 def _of_run(options: SearchExample, run: Run) -> Explanation:
-    ids, _ = run_ids(run, options.text, limit=None)
-    tokenizer = run.tokenizer
+    """The beam after a prompt, or of a translator the beam of a source."""
+    if isinstance(run, TranslationRun):
+        source, tokenizer = run_example(run, options.text).batch.source, run.tokenizers.target
+        given, prompt = "source", list[int]()
+    else:
+        ids, _ = run_ids(run, options.text, limit=None)
+        source, tokenizer = Source.empty(1, run.device), run.tokenizer
+        given, prompt = "prompt", ids[1:] if tokenizer.sos is not None else ids
     choices = SearchOptions(
         beam_size=options.beam_size, max_tokens=options.max_tokens, length_penalty="none", rank_unfinished="among"
     )
     recorded = BeamTree()
-    prompt = ids[1:] if tokenizer.sos is not None else ids
     (hypotheses,) = run_search(
         run.model,
-        Source.empty(1, run.device),
+        source,
         replace(choices, n_best=options.beam_size),
         sos=tokenizer.sos,
         eos=tokenizer.eos,
@@ -233,9 +239,9 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
     steps = [
         Step(
             f"Beam search with beam {options.beam_size}",
-            f"After “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so far; ✗ marks"
-            " candidates that were dropped.",
-            "score = log p(y_1 … y_t | prompt)",
+            f"{given.capitalize()}: “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so"
+            " far; ✗ marks candidates that were dropped.",
+            f"score = log p(y_1 … y_t | {given})",
             [search_tree("beam tree", nodes, tokenizer.tokens([node.id for node in nodes]))],
         ),
         Step(
