@@ -111,7 +111,7 @@ def mask_of_run(text: str, run: Run) -> Explanation:
             [matrix("S masked", scores, **labels), matrix("P", scores.softmax(-1), **labels, heat=True)],
         ),
     ]
-    return Explanation("masking", f"Mask of {run.path}", "Which tokens a trained model lets each other see.", steps)
+    return Explanation("masking", f"Mask of {run.path}", "Which tokens may attend to which in a trained model.", steps)
 
 
 @torch.no_grad()
@@ -209,21 +209,22 @@ def blocks_of_run(text: str, run: Run) -> Explanation:
     named = modules_of(run, Block, "Transformer block", "--model gpt")
     example = run_example(run, text)
     blocks = list(named.values())
-    parts = [part for block in blocks for part in (block.attention, block.feed_forward)]
-    streams, added = (calls_of(run, example, modules, _input_and_output) for modules in (blocks, parts))
+    sublayers = ["attention", *(["cross"] if any(block.cross is not None for block in blocks) else []), "feed_forward"]
+    parts = [part for block in blocks for name in sublayers if (part := getattr(block, name)) is not None]
+    calls = calls_of(run, example, [*blocks, *parts], _input_and_output)
+    sizes = {id(module): _root_mean_square(call[0][1]) for module, call in zip([*blocks, *parts], calls, strict=True)}
     rows: list[Sequence[Cell]] = []
-    for n, (name, [(x, after)]) in enumerate(zip(named, streams, strict=True)):
-        attended, fed = (added[2 * n + k][0][1] for k in range(2))
-        label = f"{n}{part_of(name)}"
-        rows.append((label, *(_root_mean_square(values) for values in (x, attended, fed, after))))
+    for n, ((name, block), [(x, _)]) in enumerate(zip(named.items(), calls, strict=False)):
+        computed = [sizes.get(id(getattr(block, sublayer))) for sublayer in sublayers]
+        rows.append((f"{n}{part_of(name)}", _root_mean_square(x), *computed, sizes[id(block)]))
     pre = blocks[0].pre
     steps = [
         Step(
             "The residual stream, block by block",
-            "Root mean square of the features, over all tokens: what enters a block, what attention and the"
-            " feed-forward network compute, what leaves it.",
-            "x ← x + attention(norm(x))    x ← x + ffn(norm(x))" if pre else "x ← norm(x + f(x)) for both sublayers",
-            [table("root mean squares", ["block", "x", "attention", "feed-forward", "x after"], rows)],
+            "Root mean square of the features, over all tokens: what enters a block, what each sublayer computes, what"
+            " leaves it.",
+            "x ← x + attention(norm(x))    x ← x + ffn(norm(x))" if pre else "x ← norm(x + f(x)) for each sublayer",
+            [table("root mean squares", ["block", "x", *sublayers, "x after"], rows)],
         ),
     ]
     if isinstance(run.model, Autoregressive) and not example.source:
