@@ -64,7 +64,7 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
         ("search", {"on": "text"}, "takes a text together with a run only"),
         ("bleu", {"on": "the cat"}, "give references, too"),
         ("bleu", {"on": "the cat\nthe cat", "set": ['references=["a"]']}, "not both"),
-        ("masking", {"set": ["text=a"]}, "the text is given with --on"),
+        ("masking", {"set": ["text=a"]}, "--on TEXT sets the text"),
         ("lstm", {"set": ["unit=1"]}, "'unit' is of a trained run: add --run RUN. Of the example --set changes x, W"),
         ("bpe", {"on": " \n"}, "the text is empty"),
         ("rnn", {"set": ["W_hhh=1"]}, "has no value 'W_hhh'. Did you mean 'W_hh'?"),

@@ -79,7 +79,7 @@ def _no_option(word: str, topic: str, names: list[str], others: list[str], run: 
     """Why `word` cannot be set, and what can."""
     able = f"--set changes {', '.join(names)}" if names else "nothing can be changed"
     if word == "text":
-        return "the text is given with --on."
+        return "--on TEXT sets the text."
     if word in others and run:
         return f"'{word}' is of the example; with --run {able}."
     if word in others:

@@ -167,7 +167,7 @@ def _of_run(text: str, run: Run) -> Explanation:
         Step(
             "What reaches each token",
             f"The loss is that of “{visible(tokens[-1])}”, the last of {len(tokens)} tokens. Its gradient with respect"
-            " to the embedding of a token before it, relative to the greatest, says how much that token could change"
+            " to the embedding of a token before it, relative to the greatest, is how much that token could change"
             " the prediction.",
             "g(d) = ‖∂ log p(x_T) / ∂e_(T-d)‖ / max",
             [

@@ -32,7 +32,9 @@ def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
     width = network.weight_hh_l0.size(0)
     if not 0 <= unit < width:
         raise UserError(f"no unit {unit}: units go from 0 to {width - 1}.")
-    [[(inputs, outputs)]] = calls_of(run, example, [network], lambda _, given, options, output: (given[0], output[0]))
+    [[(inputs, outputs)]] = calls_of(
+        run, example, [network], lambda _, arguments, options, output: (arguments[0], output[0])
+    )
     tokens = example.tokens_of(name, inputs.size(1))
     activation = network.activation if isinstance(network, Elman) else ACTIVATIONS[network.nonlinearity]
     hidden, rows, states = inputs.new_zeros(width), [], []
@@ -94,7 +96,7 @@ def mask_of_run(text: str, run: Run) -> Explanation:
     name, layer = next(iter(modules_of(run, SelfAttention, "self-attention", "--model gpt").items()))
     example = run_example(run, text)
     [[scores]] = calls_of(
-        run, example, [layer.attend], lambda attend, given, options, _: attend.scores(*given[:2], **options)
+        run, example, [layer.attend], lambda attend, arguments, options, _: attend.scores(*arguments[:2], **options)
     )
     scores = scores[0, 0].cpu()  # (T, K)
     tokens = example.tokens_of(name, scores.size(-1))
@@ -173,10 +175,10 @@ def heads_of_run(text: str, layer: int, run: Run) -> Explanation:
 @torch.no_grad()
 def norm_of_run(text: str, layer: int, run: Run) -> Explanation:
     """A normalization of a run: mean and deviation of each token's features before and after."""
-    found = modules_of(run, (nn.LayerNorm, nn.RMSNorm), "normalization", "--model gpt")
+    norms = modules_of(run, (nn.LayerNorm, nn.RMSNorm), "normalization", "--model gpt")
     example = run_example(run, text)
     heads = {id(norm) for part in run.model.modules() if isinstance(part, SelfAttention) for norm in part.children()}
-    layers = [(name, norm) for name, norm in found.items() if id(norm) not in heads]  # those of QK-norm have H vectors
+    layers = [(name, norm) for name, norm in norms.items() if id(norm) not in heads]  # those of QK-norm have H vectors
     if not 0 <= layer < len(layers):
         raise UserError(f"no normalization {layer}: they go from 0 to {len(layers) - 1}.")
     name, norm = layers[layer]
@@ -256,12 +258,12 @@ def modules_of(
     """The modules of these kinds by name; UserError where the model has none."""
     model = run.model
     named = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
-    found = {name: module for name, module in named.items() if isinstance(module, kinds)}
-    if not found:
+    modules = {name: module for name, module in named.items() if isinstance(module, kinds)}
+    if not modules:
         raise UserError(
             f"{run.path} holds a model of kind '{run.settings.kind}', which has no {words}; train one: {advice}."
         )
-    return found
+    return modules
 
 
 def calls_of(run: Run, example: Example, modules: list[Any], value: Any) -> list[list[Any]]:

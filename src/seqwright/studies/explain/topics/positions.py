@@ -263,4 +263,4 @@ def _of_run(run: Run) -> Explanation:
             " gpt."
         )
     step, _ = similarity_step(module, run.model.context)
-    return Explanation("positions", f"Positions of {run.path}", "How a trained model tells positions apart.", [step])
+    return Explanation("positions", f"Positions of {run.path}", "How a trained model distinguishes positions.", [step])

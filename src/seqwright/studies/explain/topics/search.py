@@ -216,11 +216,11 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
     """The beam after a prompt, or of a translator the beam of a source."""
     if isinstance(run, TranslationRun):
         source, tokenizer = run_example(run, options.text).batch.source, run.tokenizers.target
-        given, prompt = "source", list[int]()
+        condition, prompt = "source", list[int]()
     else:
         ids, _ = run_ids(run, options.text, limit=None)
         source, tokenizer = Source.empty(1, run.device), run.tokenizer
-        given, prompt = "prompt", ids[1:] if tokenizer.sos is not None else ids
+        condition, prompt = "prompt", ids[1:] if tokenizer.sos is not None else ids
     choices = SearchOptions(
         beam_size=options.beam_size, max_tokens=options.max_tokens, length_penalty="none", rank_unfinished="among"
     )
@@ -239,9 +239,9 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
     steps = [
         Step(
             f"Beam search with beam {options.beam_size}",
-            f"{given.capitalize()}: “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so"
+            f"{condition.capitalize()}: “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so"
             " far; ✗ marks candidates that were dropped.",
-            f"score = log p(y_1 … y_t | {given})",
+            f"score = log p(y_1 … y_t | {condition})",
             [search_tree("beam tree", nodes, tokenizer.tokens([node.id for node in nodes]))],
         ),
         Step(
