@@ -56,6 +56,9 @@ def test_a_span_without_tokens_of_a_view_is_refused(runs: Runs) -> None:
     page = runs["gpt"].inspect(TEXT, span=(0, 1)).html()
     assert "Attention by layer and head" in page
     assert "next-token distribution" not in page
+    decoded = runs["seq2seq"].inspect("the cat", target="die Katze sass die Katze", span=(5, 6))
+    assert {figure.name for figure in decoded.result("gates").step.figures} == {"decoder, layer 0", "decoder, layer 1"}
+    assert len(decoded.gates) > 2  # values have all layers and tokens
 
 
 def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:

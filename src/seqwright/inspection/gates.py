@@ -79,9 +79,6 @@ def gates_view(subject: Subject) -> ViewResult:
             if only is not None and number != only:
                 continue
             tokens = example.tokens_of(calls.name, calls.inputs.size(1))
-            if figures and not subject.options.has_rows(len(tokens)):
-                continue
-            span = subject.options.shown(len(tokens))
             shown = SHOWN[calls.network.mode]
             for direction, values in zip(("forward", "backward"), directions, strict=False):
                 name = f"{part}layer {number}" + ("" if len(directions) == 1 else f", {direction}")
@@ -90,7 +87,11 @@ def gates_view(subject: Subject) -> ViewResult:
                 }
                 layers.append(LayerGates(name, number, labeled))
                 means = torch.stack([values[gate].mean(-1) for gate in shown], 1)  # (T, gates)
-                figures.append(matrix(name, means[span], rows=tokens[span], columns=shown, heat=True))
+                if subject.options.has_rows(len(tokens)):
+                    span = subject.options.shown(len(tokens))
+                    figures.append(matrix(name, means[span], rows=tokens[span], columns=shown, heat=True))
+    if not figures:
+        subject.options.shown(max(len(example.source), len(example.tokens)))  # refuses the span
     step = Step(
         "Gate activations over time",
         "Means over the units of a layer, between 0 (closed) and 1 (open). A forget gate (LSTM) or update gate (GRU)"
