@@ -38,7 +38,7 @@ class SamplingExample(TopicOptions):
     """Tokens that top-k keeps."""
     top_p: float = 0.8
     """Mass that top-p keeps."""
-    min_p: float = 0.2
+    min_p: float = 0.3
     """Probability, relative to the most probable token, that min-p keeps."""
     seed: int = 0
     """Seed of the draws."""
