@@ -298,7 +298,8 @@ def inspect(
 ) -> Inspection:
     """What a run computes on a text (by default a sample of its validation data), as `seqwright inspect` prints it:
     `inspect(run, "a text").attention[layer, head]`. `against` is a language model to compare with; options are `views`,
-    `target` (of a translator), `layer`, `head` and `top`. Notebooks display it."""
+    `target` (of a translator), `layer`, `head`, `span` (tokens), `top`, `beside` (a second text), `on` (a file for the
+    statistics of heads) and `image` (of a file of several). Notebooks display it."""
     from seqwright.inspection.inspection import inspect as look
 
     other = against if against is None or isinstance(against, Run) else open(against, device="cpu")

@@ -12,6 +12,8 @@ import seqwright as sw
 from seqwright.runs.run import Run
 
 Runs = dict[str, Run]
+TEXT = "the cat sat on the dog"
+SOURCES = {"tagger": "the cat sat", "perceptron": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 
 
 @pytest.fixture(scope="package")
@@ -43,6 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     trained = {
         "gpt": {"text": text, "model": "gpt", "set": [*blocks, same, "training.sequence_length=8"]},
         "gru": {"text": text, "model": "gru", "set": recurrent},
+        "mogrifier": {"text": text, "model": "lstm", "set": [*recurrent, "model.mogrifier_rounds=2"]},
         "transformer": {"pairs": [source, target], "set": [*blocks, *split]},
         "prefix": {"pairs": [source, target], "model": "gpt", "set": [*blocks, *split]},
         "seq2seq": {

@@ -9,11 +9,12 @@ import torch
 from torch.testing import assert_close
 
 from seqwright.core.config import UserError
-from seqwright.inspection.example import file_examples
 from seqwright.inspection.forward import forward
 from seqwright.inspection.heads import head_statistics
-from seqwright.inspection.positions import encoding_similarity, rotary_similarity
+from seqwright.layers.attention_bias import ALiBi
 from seqwright.layers.positions import Rotary, Sinusoidal, sinusoids
+from seqwright.studies.explain.position_similarity import encoding_similarity, rotary_similarity, similarity_step
+from seqwright.tasks.example import file_examples
 
 from .conftest import Runs
 
@@ -59,9 +60,6 @@ def test_similarity_of_rotations_is_the_mean_factor_of_dot_products() -> None:
     assert_close(rotary_similarity(module, 12), torch.einsum("ame,ane->mn", rotated, rotated) / size)
 
 
-def test_biases_are_shown_by_distance_and_head(runs: Runs) -> None:
-    from seqwright.inspection.positions import _biases, _by_distance
-    from seqwright.layers.attention_bias import ALiBi
-
-    step = _by_distance(_biases(ALiBi(2), 8)).step
+def test_biases_are_shown_by_distance_and_head() -> None:
+    step, _ = similarity_step(ALiBi(2), 8)
     assert step.figures[0].as_json()["values"][1] == pytest.approx([-(2.0**-4), -(2.0**-8)])

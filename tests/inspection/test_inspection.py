@@ -29,14 +29,13 @@ from seqwright.inspection.labeled import Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.recording import recorded_calls
 
-from .conftest import Runs
+from .conftest import SOURCES, TEXT, Runs
 
-TEXT = "the cat sat on the dog"
-SOURCES = {"tagger": "the cat sat", "perceptron": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
 HAVE = {
     "ngram": {"tokens", "back-off", "beam"},
     "gpt": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
     "gru": {"tokens", "saliency", "gates", "beam", "neighbors", "map"},
+    "mogrifier": {"tokens", "saliency", "gates", "beam", "neighbors", "map"},
     "transformer": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
     "prefix": {"tokens", "saliency", "attention", "logit-lens", "beam", "heads", "positions", "neighbors", "map"},
     "seq2seq": {"tokens", "saliency", "attention", "gates", "beam", "neighbors", "map"},
@@ -149,7 +148,7 @@ def test_surprisals_are_the_scores_of_the_run(runs: Runs, kind: str) -> None:
     assert inspection["tokens"].tokens[-1].bits is None  # what follows the text
 
 
-@pytest.mark.parametrize("kind", ["gru", "seq2seq", "classifier", "tagger"])
+@pytest.mark.parametrize("kind", ["gru", "mogrifier", "seq2seq", "classifier", "tagger"])
 def test_unrolled_gates_reproduce_the_outputs_of_the_network(runs: Runs, kind: str) -> None:
     inspection = runs[kind].inspect(SOURCES.get(kind, TEXT))
     networks = inspection.subject.forward.recurrent
@@ -157,6 +156,8 @@ def test_unrolled_gates_reproduce_the_outputs_of_the_network(runs: Runs, kind: s
     for calls in networks:
         last = unrolled(calls)[-1]
         assert_close(torch.cat([values["hidden"] for values in last], -1), calls.outputs[0])
+    numbers = [layer.layer for layer in inspection.gates]
+    assert set(numbers) == ({0, 1} if kind in ("gru", "mogrifier", "seq2seq") else {0})
     gate = inspection.gates[0].values
     assert all(0 <= float(gate[name].values.min()) <= float(gate[name].values.max()) <= 1 for name in list(gate)[:2])
 
@@ -177,6 +178,10 @@ def test_logit_lens_of_a_masked_language_model(runs: Runs) -> None:
     with torch.inference_mode():
         expected = run.model.head.log_probs(run.model.hidden(subject.example.batch)[0][0])
         assert_close(subject.forward.lens.log_probs(-1), expected)
+    inspection = run.inspect("the <mask> sat")  # each token is masked in turn: visible ones would be copied
+    lens = inspection["logit-lens"]
+    assert lens.rows == ("the", "sat")
+    assert_close(lens.values[:, -1].tolist(), inspection["tokens"].bits)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "tagger", "gpt", "gru", "transformer", "prefix", "seq2seq"])
@@ -337,53 +342,8 @@ def test_tokens_of_a_stranger_are_escaped(runs: Runs) -> None:
 def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
     assert runs["gpt"].inspect().subject.example.text.startswith("the")
     assert runs["transformer"].inspect(target="die Katze").subject.example.targets == ("die", "Katze", "<eos>")
-    with pytest.raises(UserError, match="has no validation text to inspect; give a text"):
+    with pytest.raises(UserError, match="has no validation text to show; give a text"):
         runs["ngram"].inspect()
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        ("gpt", {"views": ["attentiom"]}, "Did you mean 'attention'?"),
-        ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off, beam."),
-        ("gpt", {"views": ["gain"]}, "Name another run with --against."),
-        ("gpt", {"text": " \n"}, "the text is empty"),
-        ("gpt", {"target": "x"}, "has no target beside its text"),
-        ("gpt", {"image": 1}, "--image is for runs of images"),
-        ("vit", {"text": "no.png"}, "no.png"),
-        ("vit", {"text": None, "beside": "x"}, "are for texts"),
-    ],
-)
-def test_wrong_input_is_a_user_error(runs: Runs, kind: str, options: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        sw.inspect(runs[kind], **({"text": TEXT} | options))  # type: ignore[arg-type]
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["gpt", "ngram", "gru", "seq2seq", "classifier"])
-def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
-    text, target = SOURCES.get(kind, TEXT), {"target": "die Katze sass"} if kind == "seq2seq" else {}
-    everything, part = (runs[kind].inspect(text, span=span, **target) for span in (None, (2, 4)))
-    for view in set(everything.views) & {"tokens", "back-off", "attention", "gates", "logit-lens", "saliency"}:
-        for figure, shown in zip(everything.result(view).step.figures, part.result(view).step.figures, strict=True):
-            both = [one.as_json() for one in (figure, shown)]
-            rows, kept = (one.get("tokens") or one["rows"] for one in both)
-            first = 0 if view in ("attention", "gates") else 1
-            expected = rows[2 - first : 4 - first]
-            assert kept == expected
-    with pytest.raises(UserError, match="no tokens 90:99: the last has the number"):
-        runs[kind].inspect(text, span=(90, 99), **target)
-    with pytest.raises(UserError, match="a span goes from a token to a later one"):
-        runs[kind].inspect(text, span=(4, 2), **target)
-
-
-def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:
-    with pytest.raises(UserError, match="no layer 2: layers go from 0 to 1"):
-        runs["gpt"].inspect(TEXT, layer=2, views=["attention"]).text()
-    with pytest.raises(UserError, match="no head 5: heads go from 0 to 1"):
-        _ = runs["gpt"].inspect(TEXT).attention[0, 5]
-    with pytest.raises(UserError, match="--against compares language models"):
-        runs["gpt"].inspect(TEXT, against=runs["masked"])
 
 
 def test_every_view_belongs_to_some_run() -> None:

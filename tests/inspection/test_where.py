@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,12 @@ def test_mixture_is_searched_in_the_texts_of_all_parts(runs: Runs, tmp_path: Pat
     assert [match.occurrences for match in result.texts[1].matches] == [4]
     assert "all of them are searched" in result.notes[0]
     assert "hold out different texts" in mixed.where(samples=1, max_tokens=4).notes[-1]
+    for path in (mixed.path, other.path):
+        shutil.copytree(path, tmp_path / "received" / path.name)
+    received = sw.open(tmp_path / "received" / "mixed", device="cpu")  # opens the parts beside it only
+    assert received.where("mat sat on the dog", min_tokens=4).matches == list(result.texts[1].matches)
+    shutil.rmtree(tmp_path / "received" / "other")
+    assert "other is not searched: " in received.where("the mat", min_tokens=1).notes[0]
     other.path.rename(tmp_path / "moved")
     assert "other is not searched: " in mixed.where("the mat", min_tokens=1).notes[0]
     same = sw.mix([runs["gpt"].path, runs["gru"].path], tmp_path / "same", on=str(tmp_path / "tuning.txt"))

@@ -67,7 +67,7 @@ def command(
         print_json(explanation.as_json(step))
     else:
         echo(explanation.text(step), nl=False)
-        if explanation.settings and run is None:
+        if explanation.settings:
             echo(f"\n--set changes: {', '.join(explanation.settings)}")
 
 
@@ -92,17 +92,18 @@ def _list_topics(as_json: bool) -> None:
 
     if as_json:
         for name, topic in TOPICS.items():
-            print_json({"topic": name, "about": topic.about, "on": topic.on or topic.run, "run": topic.run})
+            print_json({"topic": name, "about": topic.about, "on": topic.on, "run": topic.run or None})
         return
     rows = [
         {
             "topic": name,
             "about": topic.about,
-            "on": "--on" if topic.on else "--on, with --run" if topic.run else "",
-            "run": "--run" if topic.run else "",
+            "on": "yes" if topic.on else "with --run" if topic.run and topic.run_text else "",
+            "run": topic.run,
         }
         for name, topic in TOPICS.items()
     ]
     columns = [Column("topic", "topic", wrap=False), Column("about", "what it computes")]
-    print_table(table(rows, [*columns, Column("on", "your text"), Column("run", "your run")]))
-    echo("seqwright explain TOPIC prints the steps; --html FILE writes a page to step through.")
+    print_table(table(rows, [*columns, Column("on", "--on"), Column("run", "--run")]))
+    echo("seqwright explain TOPIC prints the steps; --on TEXT and --run RUN compute them on your own, and --html FILE")
+    echo("writes a page to step through.")

@@ -16,7 +16,9 @@ from seqwright.studies.explain.explanation import Step
 def attention_view(subject: Subject) -> ViewResult:
     """Self-attention of every layer and head, cross-attention of encoder-decoders, alignments of recurrent ones."""
     attention, options = subject.forward.attention, subject.options
-    figures = [_figure(heads, options) for heads in attention.kinds.values()]
+    kinds = attention.kinds.values()
+    inside = [heads for heads in kinds if options.has_rows(len(heads.rows), heads.first)]
+    figures = [_figure(heads, options) for heads in inside or kinds]
     if subject.beside is not None:  # beside each other, with one choice of layer and head for both
         others = forward(subject.run, subject.beside).attention
         figures = [
@@ -30,7 +32,7 @@ def attention_view(subject: Subject) -> ViewResult:
     step = Step(
         "Attention by layer and head",
         "Each row is a query, the columns are the tokens it attends to; rows sum to one. Layers and heads are counted"
-        " from 0. On a page, the opacity of a cell is its weight; beyond 64 columns, the square root of it.",
+        " from 0.",
         "weights = softmax(score(query, key) + mask)",
         figures,
     )
@@ -39,10 +41,10 @@ def attention_view(subject: Subject) -> ViewResult:
 
 def _figure(heads: Heads, options: Options) -> HeadFigure:
     layers, chosen = selection(heads, options)
-    shown = options.shown(len(heads.rows))
+    shown = options.shown(len(heads.rows), heads.first)
     if options.span is not None:
         heads = replace(heads, layers=[layer[:, shown] for layer in heads.layers], rows=heads.rows[shown])
-    return HeadFigure(heads, layers, chosen, first=shown.start)
+    return HeadFigure(heads, layers, chosen, first=heads.first + shown.start)
 
 
 def selection(heads: Heads, options: Options) -> tuple[tuple[int, ...], tuple[int, ...]]:

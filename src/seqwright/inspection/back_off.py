@@ -6,6 +6,7 @@ from seqwright.core.batch import IGNORE
 from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
+from seqwright.studies.explain.figures import joined
 from seqwright.tasks.language.task import LanguageRun
 
 
@@ -19,7 +20,7 @@ def back_off_view(subject: Subject) -> ViewResult:
         (
             one.token,
             one.order,
-            " ".join(one.context),
+            joined(one.context),
             one.count,
             one.discount,
             " · ".join(f"{weight:.4f}" for weight in one.weights),

@@ -15,10 +15,11 @@ from seqwright.inspection.gates import gates_view
 from seqwright.inspection.heads import heads_view
 from seqwright.inspection.images import image_view
 from seqwright.inspection.logit_lens import logit_lens_view
-from seqwright.inspection.positions import position_module, positions_view
+from seqwright.inspection.positions import positions_view
 from seqwright.inspection.saliency import DECODERS, MAX_POSITIONS, saliency_view
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import tokens_view
+from seqwright.studies.explain.position_similarity import position_module
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.images.task import ImageRun
@@ -34,6 +35,8 @@ class View:
     compute: Callable[[Subject], ViewResult]
     has: Callable[[Subject], bool]
     """Whether a run has it."""
+    selects: tuple[str, ...] = ()
+    """Which of `layer` and `head` select what it shows."""
 
 
 def _has_saliency(subject: Subject) -> bool:
@@ -60,12 +63,12 @@ def _has_tokens(subject: Subject) -> bool:
 VIEWS: Mapping[str, View] = {
     "tokens": View(tokens_view, _has_tokens),
     "back-off": View(back_off_view, lambda subject: isinstance(subject.run.model, ExplainsBackOff)),
-    "image": View(image_view, lambda subject: subject.example.pixels is not None),
+    "image": View(image_view, lambda subject: subject.example.pixels is not None, ("layer", "head")),
     "gain": View(gain_view, lambda subject: subject.against is not None),
     "saliency": View(saliency_view, _has_saliency),
-    "attention": View(attention_view, lambda subject: bool(subject.forward.attention.kinds)),
-    "gates": View(gates_view, lambda subject: bool(subject.forward.recurrent)),
-    "logit-lens": View(logit_lens_view, lambda subject: subject.forward.lens is not None),
+    "attention": View(attention_view, lambda subject: bool(subject.forward.attention.kinds), ("layer", "head")),
+    "gates": View(gates_view, lambda subject: bool(subject.forward.recurrent), ("layer",)),
+    "logit-lens": View(logit_lens_view, lambda subject: subject.forward.lens is not None, ("layer",)),
     "beam": View(beam_view, lambda subject: isinstance(subject.run, SEARCHED)),
     "heads": View(heads_view, lambda subject: "self" in subject.forward.attention.kinds),
     "positions": View(positions_view, lambda subject: position_module(subject.run.model) is not None),

@@ -11,7 +11,7 @@ from seqwright.core.batch import Batch
 from seqwright.inspection.figures import PointMap
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import table
+from seqwright.studies.explain.figures import table, visible
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.text.tokenizer import Tokenizer
 
@@ -49,7 +49,7 @@ def neighbors_view(subject: Subject) -> ViewResult:
     for id, near, at in zip(ids, best.values.tolist(), best.indices.tolist(), strict=True):
         token = tokenizer.tokens([id])[0]
         values[token] = list(zip(tokenizer.tokens(at), near, strict=True))
-        rows.append((token, "  ".join(f"{name} {cosine:.2f}" for name, cosine in values[token])))
+        rows.append((token, "  ".join(f"{visible(name)} {cosine:.2f}" for name, cosine in values[token])))
     step = Step(
         "Nearest neighbors of the embeddings",
         "Tokens of the vocabulary whose embeddings have the greatest cosine with that of a token of the text.",

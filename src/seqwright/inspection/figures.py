@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.inspection.labeled import Heads
 from seqwright.reporting.markup import Html, element, join
-from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Table, number, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Table, number, table, visible
 
 BARS = "▁▂▃▄▅▆▇█"
 STRIP_TOKENS = 200
@@ -121,7 +121,7 @@ class SignedStrip:
             (n, token, value, _signed_bar(value / top))
             for n, (token, value) in enumerate(zip(self.tokens, self.values, strict=True), self.first)
         ]
-        return table(self.name, ("", "token", self.unit, "below zero | above zero"), rows).text()
+        return table(self.name, ("", "token", self.unit, "below zero|above zero"), rows).text()
 
     @property
     def _top(self) -> float:
@@ -241,11 +241,12 @@ class HeadFigure:
                 for rows in ((best.indices.tolist(), best.values.tolist()) for best in strongest)
             ],
         }
-        left_out = (
-            f"A row has {len(self.heads.columns):,} weights; the {kept} strongest are kept, the others are summed."
-            if kept < len(self.heads.columns)
-            else ""
-        )
+        notes = []
+        if len(self.heads.columns) > LINE_TOKENS:
+            notes.append("The opacity of a cell is the square root of its weight.")
+        if kept < len(self.heads.columns):
+            count = f"{len(self.heads.columns):,}"
+            notes.append(f"A row has {count} weights; the {kept} strongest are kept, the others are summed.")
         # "<" is written as an escape, so that no token ends the script element.
         block = Html(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
         return element(
@@ -254,7 +255,7 @@ class HeadFigure:
             element("noscript", element("p", "The picture needs scripts; `--json` has the numbers.")),
             element("div", class_="scroll drawing", tabindex="0", role="region", aria_label=self.name),
             detail(),
-            element("p", left_out, class_="lead") if left_out else "",
+            element("p", " ".join(notes), class_="lead") if notes else "",
             element("script", block, type="application/json"),
             class_="attention",
         )
@@ -324,4 +325,4 @@ def _alternatives(token: ScoredToken) -> str:
 def _signed_bar(share: float) -> str:
     """A bar of up to ten characters to the left of | for numbers below zero, to the right for others."""
     bar = "" if math.isnan(share) else "█" * round(10 * min(1.0, abs(share)))
-    return f"{bar:>10}|" if share < 0 else f"{'':10}|{bar}"
+    return Drawn(f"{bar:>10}|" if share < 0 else f"{'':10}|{bar}")

@@ -11,17 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.core.protocols import AttendsSource, Autoregressive
-from seqwright.inspection.example import Example
 from seqwright.inspection.labeled import CLASS_TOKEN, Attention, Heads
 from seqwright.layers.attention import Attend
 from seqwright.layers.attention_scores import GlobalAttention
 from seqwright.layers.heads import MLMHead, TokenHead
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.layers.recording import Arguments, Options, attention_weights, recorded_calls
 from seqwright.layers.transformer_stack import Stack
 from seqwright.runs.run import Run
-
-ENCODER = "reader."
-"""Prefix of the names of the modules that encode the source of an encoder-decoder."""
+from seqwright.tasks.example import ENCODER, Example
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class RecurrentCalls:
     """The inputs of a recurrent network in a forward pass."""
 
     name: str
-    network: nn.RNNBase
+    network: nn.RNNBase | MogrifierLSTM
     inputs: Tensor  # (1, T, size)
     states: tuple[Tensor, ...]
     """Initial hidden (and cell) state of all layers, (L · directions, 1, D); () for zeros."""
@@ -44,6 +42,11 @@ class Lens:
     head: TokenHead
     hidden: list[Tensor] = field(default_factory=list)
     """(T, D): the embeddings, then the residual stream after each block."""
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The modules whose outputs are the hidden states."""
+        return [self.stack.dropout, *self.stack.blocks]
 
     def log_probs(self, layer: int) -> Tensor:
         """(T, V): log-probabilities from the hidden states of a layer, normalized as the last one is."""
@@ -67,13 +70,13 @@ def forward(run: Run, example: Example) -> Forward:
     model = run.model
     named: dict[str, nn.Module] = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
     attending = {name: module for name, module in named.items() if isinstance(module, Attend | GlobalAttention)}
-    recurrent = {name: module for name, module in named.items() if isinstance(module, nn.LSTM | nn.GRU)}
+    recurrent = {name: module for name, module in named.items() if isinstance(module, nn.LSTM | nn.GRU | MogrifierLSTM)}
     lens = find_lens(model)
-    residual = [] if lens is None else [lens.stack.dropout, *lens.stack.blocks]
+    residual = [] if lens is None else lens.modules
     with ExitStack() as stack:
         weights = stack.enter_context(recorded_calls(list(attending.values()), attention_weights))
         calls = stack.enter_context(recorded_calls(list(recurrent.values()), _call))
-        hidden = stack.enter_context(recorded_calls(residual, _output))
+        hidden = stack.enter_context(recorded_calls(residual, output_of))
         outputs = model(example.batch) if isinstance(model, nn.Module | Autoregressive) else None
     if lens is not None:
         # A prefix language model reads its source in front of the input.
@@ -102,7 +105,8 @@ def find_lens(model: Any) -> Lens | None:
     return Lens(stacks[-1], heads[0]) if first.in_features == stacks[-1].width else None
 
 
-def _output(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> Tensor:
+def output_of(module: nn.Module, arguments: Arguments, options: Options, output: Any) -> Tensor:
+    """What `recorded_calls` keeps of a call: the output."""
     tensor: Tensor = output
     return tensor
 

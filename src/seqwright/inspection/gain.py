@@ -13,8 +13,9 @@ from seqwright.inspection.labeled import LabeledTensor
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import number
+from seqwright.studies.explain.figures import number, visible
 from seqwright.tasks.language.task import LanguageRun
+from seqwright.text.tokenizer import Tokenizer
 
 
 def check_comparable(run: Run, against: Run) -> None:
@@ -24,9 +25,21 @@ def check_comparable(run: Run, against: Run) -> None:
             raise UserError(f"--against compares language models, and {one.path} {one.description}.")
     if run.tokenizer.hash != against.tokenizer.hash:
         raise UserError(
-            f"--against compares token by token, so {against.path} needs the tokenizer of {run.path}: train it with"
+            f"--against compares token by token, so {against.path} needs the tokenizer of {run.path}"
+            f" ({tokenizer_difference(run.tokenizer, against.tokenizer)}): train it with"
             f" `--set tokenizer.file={run.path}/tokenizer.json`."
         )
+
+
+def tokenizer_difference(ours: Tokenizer, theirs: Tokenizer) -> str:
+    """In what two tokenizers differ: kind, size, or the first id that stands for another token."""
+    if (ours.kind, ours.size) != (theirs.kind, theirs.size):
+        return f"{ours.kind} of {ours.size:,} tokens, not {theirs.kind} of {theirs.size:,}"
+    pairs = zip(ours.tokens(range(ours.size)), theirs.tokens(range(theirs.size)), strict=True)
+    for id, (our, their) in enumerate(pairs):
+        if our != their:
+            return f"its id {id} is “{visible(our)}”, not “{visible(their)}”: they were learned from different texts"
+    return "the same tokens, but normalized or split otherwise"
 
 
 @torch.inference_mode()
@@ -44,7 +57,7 @@ def gain_view(subject: Subject) -> ViewResult:
     total = sum(gains)
     name = f"gain of {subject.run.path.name} over {subject.against.path.name}"
     best = max(range(len(gains)), key=lambda n: gains[n], default=0)
-    where = f" The greatest: {tokens[best]!r} (token {best + 1})." if gains else ""
+    where = f" The greatest: “{visible(tokens[best])}” (token {best + 1})." if gains else ""
     step = Step(
         f"N-gram lens: {name}",
         f"Above zero {subject.run.path.name} gives the token the greater probability. Sum over the text:"

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from seqwright.inspection.forward import ENCODER, RecurrentCalls
+from seqwright.inspection.forward import RecurrentCalls
 from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.layers.gates import gru_gates, lstm_gates
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.tasks.example import ENCODER
 
 SHOWN = {"LSTM": ("input", "forget", "output"), "GRU": ("reset", "update")}
 """Gates, between 0 and 1; the other values of a cell are for Python."""
@@ -49,10 +51,10 @@ def _direction(calls: RecurrentCalls, inputs: Tensor, layer: int, reverse: bool)
     network = calls.network
     index = layer * (2 if network.bidirectional else 1) + reverse
     states = [state[index] for state in calls.states]  # (1, D)
-    states = states or [inputs.new_zeros(1, network.hidden_size)] * (2 if isinstance(network, nn.LSTM) else 1)
+    states = states or [inputs.new_zeros(1, network.hidden_size)] * (1 if isinstance(network, nn.GRU) else 2)
     steps = []
     for x in inputs.flip(0) if reverse else inputs:
-        if isinstance(network, nn.LSTM):
+        if isinstance(network, nn.LSTM | MogrifierLSTM):
             step = lstm_gates(network, x.unsqueeze(0), states[0], states[1], layer=layer, reverse=reverse)._asdict()
             states = [step["hidden"], step["cell"]]
         else:
@@ -66,30 +68,30 @@ def _direction(calls: RecurrentCalls, inputs: Tensor, layer: int, reverse: bool)
 
 def gates_view(subject: Subject) -> ViewResult:
     """Of LSTMs and GRUs: the mean of each gate over the units of a layer, at every token."""
+    example, only = subject.example, subject.options.layer
+    layers: list[LayerGates] = []
     figures: list[Figure] = []
-    results = []
-    only = subject.options.layer
-    example = subject.example
-    for calls in subject.forward.recurrent:
+    for part, networks in _parts(subject).items():
+        unrolled_layers = [(calls, layer) for calls in networks for layer in unrolled(calls)]
         if only is not None:
-            check_index("layer", only, calls.network.num_layers)
-        of_source = calls.name.startswith(ENCODER)
-        tokens = example.source if of_source else example.tokens
-        part = "encoder" if of_source else calls.name.replace(".network", "")
-        for layer, directions in enumerate(unrolled(calls)):
-            if only is not None and layer != only:
+            check_index("layer", only, len(unrolled_layers))
+        for number, (calls, directions) in enumerate(unrolled_layers):
+            if only is not None and number != only:
                 continue
+            tokens = example.tokens_of(calls.name, calls.inputs.size(1))
+            shown = SHOWN[calls.network.mode]
             for direction, values in zip(("forward", "backward"), directions, strict=False):
-                where = "" if len(directions) == 1 else f", {direction}"
-                name = f"{part}, layer {layer}{where}"
+                name = f"{part}layer {number}" + ("" if len(directions) == 1 else f", {direction}")
                 labeled = {
                     gate: LabeledTensor(f"{name}, {gate}", value.cpu(), tokens) for gate, value in values.items()
                 }
-                results.append(LayerGates(name, layer, labeled))
-                shown = SHOWN[calls.network.mode]
+                layers.append(LayerGates(name, number, labeled))
                 means = torch.stack([values[gate].mean(-1) for gate in shown], 1)  # (T, gates)
-                span = subject.options.shown(len(tokens))
-                figures.append(matrix(name, means[span], rows=tokens[span], columns=shown, heat=True))
+                if subject.options.has_rows(len(tokens)):
+                    span = subject.options.shown(len(tokens))
+                    figures.append(matrix(name, means[span], rows=tokens[span], columns=shown, heat=True))
+    if not figures:
+        subject.options.shown(max(len(example.source), len(example.tokens)))  # refuses the span
     step = Step(
         "Gate activations over time",
         "Means over the units of a layer, between 0 (closed) and 1 (open). A forget gate (LSTM) or update gate (GRU)"
@@ -97,4 +99,13 @@ def gates_view(subject: Subject) -> ViewResult:
         "LSTM: c(t) = f · c(t-1) + i · g,  h(t) = o · tanh c(t)      GRU: h(t) = z · h(t-1) + (1 - z) · n",
         figures,
     )
-    return ViewResult(step, results)
+    return ViewResult(step, layers)
+
+
+def _parts(subject: Subject) -> dict[str, list[RecurrentCalls]]:
+    """The networks of encoder and decoder, or of a model without a source; layers of different widths are one each."""
+    parts: dict[str, list[RecurrentCalls]] = {}
+    for calls in subject.forward.recurrent:
+        part = f"{'encoder' if calls.name.startswith(ENCODER) else 'decoder'}, " if subject.example.source else ""
+        parts.setdefault(part, []).append(calls)
+    return parts

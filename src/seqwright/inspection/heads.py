@@ -10,11 +10,11 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.protocols import AttendsSource
-from seqwright.inspection.example import Example, file_examples
 from seqwright.inspection.forward import forward
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.tasks.example import Example, file_examples
 
 REPEATED = 24
 """Random tokens that are read twice for the induction score; fewer where the context is short."""

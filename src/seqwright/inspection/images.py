@@ -14,7 +14,6 @@ from seqwright.core.config import UserError
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.inspection.attention import selected
-from seqwright.inspection.example import Example
 from seqwright.inspection.figures import detail
 from seqwright.inspection.labeled import CLASS_TOKEN, Heads
 from seqwright.inspection.subject import Subject, ViewResult
@@ -23,6 +22,7 @@ from seqwright.reporting.png import base64_png
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import LINE_WIDTH, Figure, matrix, table
 from seqwright.tasks.captioning.task import CaptioningRun
+from seqwright.tasks.example import Example
 from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.images.scores import predict
 from seqwright.tasks.images.task import ImageRun, reconstructions
@@ -61,7 +61,7 @@ def _captioned(run: CaptioningRun, pixels: Pixels, name: str, target: str | None
     notes: tuple[str, ...] = ()
     if target is None:
         target = run.caption_pixels(pixels)
-        notes = (f"target: the output of the search, {target!r}.",)
+        notes = (f"target, the output of the search: “{target}”",)
     output = [*tokenizer.encode(target), tokenizer.eos]
     input = [tokenizer.sos, *output[:-1]]
     return Example(
@@ -171,8 +171,8 @@ def image_view(subject: Subject) -> ViewResult:
     prose = "What the model reads; patches are named row,column, from 0."
     if maps:
         prose += (
-            " Attention over the patches: weights, the mean of the heads that are selected (--layer, --head). On a"
-            " page, the stronger the color, the greater the weight."
+            " Attention over the patches: weights, the mean of the heads that are selected (--layer, --head); the"
+            " greatest of each map has the strongest color."
         )
     figures += [PatchMap(name, pixels, values) for name, values in maps.items()]
     return ViewResult(Step("The image and its patches", prose, figures=figures), maps)

@@ -12,18 +12,18 @@ from typing import Any
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
 from seqwright.inspection.catalog import VIEWS
-from seqwright.inspection.example import example, file_examples
 from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
 from seqwright.inspection.images import image_example
 from seqwright.inspection.labeled import Attention
 from seqwright.inspection.page import SCRIPT, STYLE
 from seqwright.inspection.saliency import MAX_POSITIONS
-from seqwright.inspection.subject import Options, Subject, ViewResult
-from seqwright.reporting.markup import element
+from seqwright.inspection.subject import EmptySpanError, Options, Subject, ViewResult
+from seqwright.reporting.markup import Html, element
 from seqwright.runs.run import Run
 from seqwright.studies.explain.figures import LINE_WIDTH
 from seqwright.studies.explain.page import stepped_page
+from seqwright.tasks.example import example, file_examples
 from seqwright.tasks.images.run import ImageInputRun
 
 
@@ -45,6 +45,8 @@ class Inspection:
             )
         for name in self._chosen:
             self._check(name)
+        for option in self._selected:
+            self._check_selects(option)
         last, span = max(len(subject.example.source), len(subject.example.tokens)), subject.options.span
         if span is not None and span[0] > last:
             raise UserError(f"no tokens {span[0]}:{span[1]}: the last has the number {last}.")
@@ -56,8 +58,15 @@ class Inspection:
 
     @property
     def default(self) -> tuple[str, ...]:
-        """The view that is shown where none was chosen: the gain over another run, or the first that the run has."""
+        """The view that is shown where none was chosen: the first that a layer or head selects from, where one is
+        named; the gain over another run; or the first that the run has."""
+        if self._selected:
+            return next((name,) for name in self.views if set(self._selected) & set(VIEWS[name].selects))
         return ("gain",) if self.subject.against is not None else self.views[:1]
+
+    @property
+    def _selected(self) -> list[str]:
+        return [name for name in ("head", "layer") if getattr(self.subject.options, name) is not None]
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -109,6 +118,18 @@ class Inspection:
                 f" {', '.join(self.views)}.{how}"
             )
 
+    def _check_selects(self, option: str) -> None:
+        able = [name for name in self.views if option in VIEWS[name].selects]
+        if set(self._chosen or able) & set(able):
+            return
+        run, chosen = self.subject.run, ", ".join(self._chosen or self.views)
+        if able:
+            raise UserError(f"--{option}: {chosen} has no {option}s; choose --view {able[0]}, or leave --{option} out.")
+        raise UserError(
+            f"--{option}: {run.path} holds a model of kind '{run.settings.kind}', whose views have no {option}s"
+            f" ({chosen}); leave --{option} out."
+        )
+
     @property
     def title(self) -> str:
         run = self.subject.run
@@ -133,12 +154,18 @@ class Inspection:
 
     def html(self) -> str:
         """A self-contained page of the chosen views; by default all that the run has."""
-        steps = []
-        for n, name in enumerate(self._chosen or self.views, 1):
-            step = self.result(name).step
-            steps.append((step.heading, step.html(n)))
-        text = self.subject.example.text
-        about = " ".join([*([_shortened(text)] if text else []), *self.notes])
+        steps: list[tuple[str, Html]] = []
+        for name in self._chosen or self.views:
+            try:
+                step = self.result(name).step
+            except EmptySpanError:
+                if self._chosen:
+                    raise
+                continue  # the view of a shorter text, such as the source
+            steps.append((step.heading, step.html(len(steps) + 1)))
+        example = self.subject.example
+        shown = _shortened(example.text) if example.pixels is None else f"{example.text}."
+        about = " · ".join([*([shown] if example.text else []), *self.notes])
         command = f"seqwright inspect {self.subject.run.path.name}"
         return stepped_page(self.title, about, steps, command=command, style=STYLE, script=SCRIPT)
 

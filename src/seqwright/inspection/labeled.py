@@ -48,6 +48,11 @@ class Heads:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
 
+    @property
+    def first(self) -> int:
+        """Number of the first row: <sos> is 0, and the first token that is predicted, a row of cross-attention, 1."""
+        return int(self.kind == "cross")
+
     def __getitem__(self, at: tuple[int, int]) -> LabeledTensor:
         layer, head = at
         check_index("layer", layer, len(self.layers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -10,8 +11,10 @@ from seqwright.core.batch import IGNORE
 from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.inspection.tokens import masked_pass
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.tasks.masked.task import MaskedRun
 
 
 @torch.inference_mode()
@@ -20,12 +23,17 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     normalization and the output head."""
     lens, example, tokenizer = subject.forward.lens, subject.example, subject.target_tokenizer
     assert lens is not None
+    targets, labels = example.batch.target[0].cpu(), example.targets
+    prose = "The last layer is what the model predicts. Where columns agree, later layers changed nothing."
+    if isinstance(subject.run, MaskedRun):  # at a visible token, the model would only copy it
+        behind = masked_pass(subject.run, example, lens.modules)
+        lens, targets, labels = replace(lens, hidden=behind.hidden[:-1]), behind.targets, behind.names
+        prose = f"Each token is masked in turn, and predicted from all others. {prose}"
     names = ["embedding", *(f"layer {n}" for n in range(len(lens.hidden) - 1))]
     layers = list(range(len(names)))
     if subject.options.layer is not None:
         check_index("layer", subject.options.layer, len(names) - 1)
         layers = [subject.options.layer + 1]
-    targets = example.batch.target[0].cpu()
     real = targets != IGNORE
     best, bits = [], []
     for layer in layers:
@@ -34,8 +42,8 @@ def logit_lens_view(subject: Subject) -> ViewResult:
         chosen = log_probs.gather(1, targets.clamp(min=0).unsqueeze(1)).squeeze(1)
         bits.append(-chosen / math.log(2))
     surprisal = torch.stack(bits, 1)  # (T, L)
-    columns, labels = [names[layer] for layer in layers], example.targets
-    predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(example.targets))
+    columns = [names[layer] for layer in layers]
+    predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(labels))
     shown, known = subject.options.shown(len(predicted), 1), [t for t, there in enumerate(real.tolist()) if there]
     inside = [t for t in known if t in range(len(labels))[shown]]
     figures: list[Figure] = [
@@ -44,7 +52,7 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     ]
     step = Step(
         "Logit lens: predictions by layer",
-        "The last layer is what the model predicts. Where columns agree, later layers changed nothing.",
+        prose,
         "p(layer) = softmax(W norm(hidden state after the layer))",
         figures,
     )

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqwright.core.config import UserError
-from seqwright.inspection.example import Example
 from seqwright.inspection.forward import Forward, forward
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Step
+from seqwright.tasks.example import Example
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.text.tokenizer import Tokenizer
+
+
+class EmptySpanError(UserError):
+    """A span that has none of the tokens of a view."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +40,19 @@ class Options:
         if self.span is not None and not 0 <= self.span[0] < self.span[1]:
             raise UserError(f"a span goes from a token to a later one, as in 3:8, not {self.span[0]}:{self.span[1]}.")
 
+    def has_rows(self, count: int, first: int = 0) -> bool:
+        """Whether any of `count` rows, numbered from `first`, is in the span."""
+        return self.span is None or (self.span[0] < first + count and self.span[1] > first)
+
     def shown(self, count: int, first: int = 0) -> slice:
         """Those of `count` rows that the span has; they are numbered from `first`."""
-        start, stop = (0, count) if self.span is None else (number - first for number in self.span)
-        return slice(max(0, start), max(0, stop))
+        if self.span is None:
+            return slice(0, count)
+        start, stop = (min(count, max(0, number - first)) for number in self.span)
+        if start == stop:
+            numbers = f"{first} to {first + count - 1}"
+            raise EmptySpanError(f"no tokens {self.span[0]}:{self.span[1]} here: they have the numbers {numbers}.")
+        return slice(start, stop)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.inspection.example import Example
 from seqwright.inspection.figures import ScoredToken, TokenStrip
+from seqwright.inspection.forward import output_of
 from seqwright.inspection.subject import Subject, ViewResult
+from seqwright.layers.recording import recorded_calls
 from seqwright.studies.explain.explanation import Step
+from seqwright.tasks.example import Example
 from seqwright.tasks.masked.task import MaskedRun
 from seqwright.text.tokenizer import Tokenizer
 
@@ -59,18 +61,17 @@ def tokens_view(subject: Subject) -> ViewResult:
     """Of language models, of translators given the source, and of masked language models given all other tokens."""
     example, tokenizer, top = subject.example, subject.target_tokenizer, subject.options.top
     if masked := isinstance(subject.run, MaskedRun):
-        log_probs, places = masked_log_probs(subject.run, example)
-        assert example.batch.source.ids is not None
-        ids, condition = example.batch.source.ids[0, places].tolist(), "all other tokens"
-        targets = [IGNORE if id == tokenizer.mask else id for id in ids]  # what a mask stands for is not known
-        names = [example.tokens[place] for place in places]
+        behind = masked_pass(subject.run, example)
+        with torch.inference_mode():
+            log_probs = subject.run.model.head.log_probs(behind.hidden[-1]).cpu()
+        targets, names, condition = behind.targets.tolist(), list(behind.names), "all other tokens"
     else:
         assert subject.forward.log_probs is not None
         log_probs, targets = subject.forward.log_probs, example.batch.target[0].tolist()
         names, condition = list(example.targets), "source, tokens before it" if example.source else "tokens before it"
     scores = TokenScores(log_probs, scored_tokens(log_probs, targets, names, tokenizer, top))
     bits, shown = scores.bits, subject.options.shown(len(scores.tokens), 1)
-    about = "The higher the bar (on a page: the stronger the color), the greater the surprisal."
+    about = "Bars and colors grow with the surprisal of a token."
     if bits:
         mean = sum(bits) / len(bits)
         perplexity = 2**mean if mean < MAX_EXPONENT else math.inf
@@ -88,20 +89,39 @@ def tokens_view(subject: Subject) -> ViewResult:
     return ViewResult(step, scores)
 
 
+@dataclass(frozen=True)
+class MaskedPass:
+    """What a masked language model computes at the N positions of a text, each masked in turn (Salazar et al. 2020)."""
+
+    hidden: list[Tensor]
+    """(N, D): outputs of the modules that were named, then of the encoder."""
+    targets: Tensor
+    """(N,): the ids behind the masks; IGNORE where the text has `<mask>` itself."""
+    names: tuple[str, ...]
+    """The tokens behind the masks."""
+
+
 @torch.inference_mode()
-def masked_log_probs(run: MaskedRun, example: Example) -> tuple[Tensor, list[int]]:
-    """Log-probabilities (N, V) at the N positions of text, each masked in turn (Salazar et al. 2020); the positions."""
+def masked_pass(run: MaskedRun, example: Example, modules: Sequence[nn.Module] = ()) -> MaskedPass:
+    """Hidden states of modules and of the encoder, at each position while it is masked."""
     source, tokenizer = example.batch.source, run.tokenizer
     assert source.ids is not None
     assert tokenizer.mask is not None
     special = set(tokenizer.special_tokens.values()) - {tokenizer.unk, tokenizer.mask}
     places = [n for n, id in enumerate(source.ids[0].tolist()) if id not in special]
-    parts = []
+    hidden = []
     for first in range(0, len(places), ROWS):
         chunk = torch.tensor(places[first : first + ROWS], device=run.device)
         rows = torch.arange(len(chunk), device=run.device)
         ids = source.ids.repeat(len(chunk), 1)
         ids[rows, chunk] = tokenizer.mask
         batch = Batch.of_source(Source(mask=source.mask.repeat(len(chunk), 1), ids=ids), ids)
-        parts.append(run.model.head.log_probs(run.model.hidden(batch)[0][rows, chunk]))
-    return torch.cat(parts).cpu(), places
+        with recorded_calls(modules, output_of) as calls:
+            last = run.model.hidden(batch)[0]
+        hidden.append([states[rows, chunk] for states in (*(each[-1] for each in calls), last)])
+    targets = source.ids[0, places].cpu()
+    return MaskedPass(
+        [torch.cat(states) for states in zip(*hidden, strict=True)],
+        targets.masked_fill(targets == tokenizer.mask, IGNORE),
+        tuple(example.tokens[place] for place in places),
+    )

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqwright.layers.mogrifier import MogrifierLSTM
+
 
 class LSTMGates(NamedTuple):
     """One time step of an LSTM layer, each (B, D), in PyTorch's gate order i f g o."""
@@ -34,10 +36,18 @@ class GRUGates(NamedTuple):
 
 
 def lstm_gates(
-    network: nn.LSTM, x: Tensor, hidden: Tensor, cell: Tensor, *, layer: int = 0, reverse: bool = False
+    network: nn.LSTM | MogrifierLSTM,
+    x: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    *,
+    layer: int = 0,
+    reverse: bool = False,
 ) -> LSTMGates:
     """The gates of one step from x (B, size) and the states (B, D) before it (Gers et al. 2000); `reverse`: of the
     backward direction, which steps from the last position to the first."""
+    if isinstance(network, MogrifierLSTM):
+        x, (hidden, cell) = network.mogrify(x, hidden, cell)
     from_input, from_hidden = _pre_activations(network, x, hidden, layer, reverse)
     i, f, g, o = (from_input + from_hidden).chunk(4, -1)
     i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
@@ -57,9 +67,7 @@ def gru_gates(network: nn.GRU, x: Tensor, hidden: Tensor, *, layer: int = 0, rev
     return GRUGates(r, z, n, (1 - z) * n + z * hidden)
 
 
-def _pre_activations(
-    network: nn.RNNBase, x: Tensor, hidden: Tensor, layer: int, reverse: bool
-) -> tuple[Tensor, Tensor]:
+def _pre_activations(network: nn.Module, x: Tensor, hidden: Tensor, layer: int, reverse: bool) -> tuple[Tensor, Tensor]:
     """W_i x + b_i and W_h h + b_h of all gates, each (B, gates · D)."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     suffix = f"l{layer}_reverse" if reverse else f"l{layer}"

@@ -20,7 +20,7 @@ class MogrifierLSTM(nn.Module):
     stepped through, which on a GPU pays only as a CUDA graph.
     """
 
-    mode = "LSTM"
+    mode, num_layers, bidirectional = "LSTM", 1, False
 
     def __init__(self, size: int, width: int, *, rounds: int, rank: int | None = None):
         super().__init__()

@@ -16,18 +16,19 @@ import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json
 from seqwright.studies.explain.catalog import TOPICS, _imported
-from seqwright.studies.explain.figures import Branch, Tree, matrix, number, table
+from seqwright.studies.explain.figures import Branch, Tree, matrix, number, table, visible
 
 from .test_worked_examples import explained
 
 PROMPT = "the cat"
+RUNS = ("ngram", "gpt", "lstm", "gru", "rnn", "bert", "vit", "translator", "transformer", "tagger")
 
 
 @pytest.mark.parametrize("name", TOPICS)
 def test_the_table_says_what_a_topic_takes(name: str) -> None:
     function, topic = _imported(TOPICS[name].home), TOPICS[name]
     options = get_type_hints(function)["options"]
-    assert ("run" in inspect.signature(function).parameters) == topic.run
+    assert ("run" in inspect.signature(function).parameters) == bool(topic.run)
     assert "text" in {f.name for f in fields(options)} or not topic.on
 
 
@@ -49,7 +50,7 @@ def test_every_topic_is_shown_as_text_json_and_page(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, topic in TOPICS.items() if topic.on and not topic.image])
 @pytest.mark.parametrize("text", ["một hai một ba", "🙂", "<script>alert(1)</script> \x1b[31m & more"])
 def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
-    page = sw.explain(name, on=text).html()
+    page = sw.explain(name, on=f"{text}\n{text}\n{text}").html()  # of bleu and f1, the other lines are references
     assert "<script>alert" not in page
     assert "\x1b" not in page
 
@@ -58,8 +59,13 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
     ("topic", "options", "message"),
     [
         ("attentiom", {}, "Did you mean 'attention'?"),
-        ("rnn", {"on": "text"}, "takes no text; these do: vocabulary"),
-        ("search", {"on": "text"}, "With --run it can"),
+        ("tricks", {"on": "text"}, "takes no text; these do: vocabulary"),
+        ("sgd", {"on": "text"}, "three words or more make pairs"),
+        ("search", {"on": "text"}, "takes a text together with a run only"),
+        ("bleu", {"on": "the cat"}, "give references, too"),
+        ("bleu", {"on": "the cat\nthe cat", "set": ['references=["a"]']}, "not both"),
+        ("masking", {"set": ["text=a"]}, "--on TEXT sets the text"),
+        ("lstm", {"set": ["unit=1"]}, "'unit' is of a trained run: add --run RUN. Of the example --set changes x, W"),
         ("bpe", {"on": " \n"}, "the text is empty"),
         ("rnn", {"set": ["W_hhh=1"]}, "has no value 'W_hhh'. Did you mean 'W_hh'?"),
         ("rnn", {"set": ["W_hh[0,4]=1"]}, "indices go from 0 to 3, not to 4"),
@@ -106,12 +112,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         sw.train(text=str(folder / "text.txt"), model=kind, set=options, run=folder / kind)
     pairs = [str(folder / "text.txt")] * 2
     sw.train(pairs=pairs, model="lstm", set=[*recurrent, "data.split=tail 10%"], run=folder / "translator")
+    blocks = [key for key in small if "qk_norm" not in key]
+    sw.train(pairs=pairs, set=[*blocks, "data.split=tail 10%"], run=folder / "transformer")
+    (folder / "tags.tsv").write_text("the\tD\ncat\tN\n\n" * 10)
+    sw.train(
+        tagged=str(folder / "tags.tsv"), model="gru", set=["model.width=8", "training.steps=2"], run=folder / "tagger"
+    )
     sw.train(masked=str(folder / "text.txt"), set=small, run=folder / "bert")
     pixels = np.random.default_rng(1).integers(0, 256, (20, 4, 4), np.uint8)
     np.savez(folder / "images.npz", images=pixels, labels=np.array(["a", "b"] * 10))
     images = [key for key in tiny if "context" not in key]
     sw.train(images=str(folder / "images.npz"), set=images, run=folder / "vit")
-    return {kind: folder / kind for kind in ("ngram", "gpt", "lstm", "gru", "rnn", "bert", "vit", "translator")}
+    return {kind: folder / kind for kind in RUNS}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +135,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("sampling", "gpt", "draws"),
         ("sampling", "ngram", "draws"),
         ("search", "ngram", "beam tree"),
+        ("search", "transformer", "beam tree"),
         ("attention", "gpt", "layer 0, head 1"),
+        ("attention", "bert", "layer 0, head 1"),
+        ("attention", "transformer", "layer 1, head 1"),
+        ("layer-norm", "bert", "features of each token"),
+        ("transformer", "transformer", "root mean squares"),
+        ("gru", "tagger", "means over the units"),
+        ("seq2seq", "transformer", "shifted"),
         ("lstm", "lstm", "unit 0"),
         ("gru", "gru", "means over the units"),
         ("bert", "bert", "predictions"),
@@ -155,11 +174,38 @@ def test_layers_of_a_run(runs: dict[str, Path]) -> None:
     weights = model.inspect(PROMPT).attention[0, 1]
     shown = sw.explain("multi-head", run=runs["gpt"], on=PROMPT)["P of head 1"].values
     assert np.allclose(shown, weights.values[: len(shown), : len(shown)].numpy(), atol=1e-6)
+    for kind in ("bert", "transformer"):
+        heads = sw.open(runs[kind], device="cpu").inspect(PROMPT).attention["self" if kind == "bert" else "encoder"]
+        shown = sw.explain("attention", run=runs[kind], on=PROMPT)["layer 0, head 1"]
+        assert np.allclose(shown.values, heads[0, 1].values.numpy(), atol=1e-6)
+        assert shown.rows == heads.rows
     predicted = sw.explain("transformer", run=runs["gpt"], on=PROMPT)["next token"].rows
     assert predicted[0][1] >= predicted[1][1]
     for topic in ("multi-head", "layer-norm"):
         with pytest.raises(UserError, match="go from 0 to"):
             sw.explain(topic, run=runs["gpt"], on=PROMPT, set=["layer=9"])
+
+
+def test_masks_positions_and_gradients_of_a_run(runs: dict[str, Path]) -> None:
+    causal, both = (np.array(sw.explain("masking", run=runs[kind], on=PROMPT)["M"].values) for kind in ("gpt", "bert"))
+    assert np.array_equal(causal, np.tril(np.ones_like(causal)))
+    assert both.all()
+    similarity = sw.explain("positions", run=runs["gpt"])["similarity by distance"].rows
+    assert similarity[0] == (0, pytest.approx(1.0))
+    with pytest.raises(UserError, match="takes no text"):
+        sw.explain("positions", run=runs["gpt"], on=PROMPT)
+    with pytest.raises(UserError, match="encodes no positions"):
+        sw.explain("positions", run=runs["lstm"])
+    model, text = sw.open(runs["lstm"], device="cpu"), "the cat sat on the mat"
+    rows = sw.explain("gradients", run=model, on=text)["g"].rows
+    assert [row[1] for row in rows] == ["the", "on", "sat", "cat", "the", "<sos>"]
+    assert max(row[2] for row in rows) == 1.0
+
+
+def test_pairs_of_a_text_have_their_own_bound() -> None:
+    explanation = sw.explain("sgd", on="the cat saw the dog and the cat")
+    assert "accuracy 6/7 and 0.2728 nats" in explanation.steps[-1].prose
+    assert "can reach accuracy 2/2 and 0.0000 nats" in sw.explain("sgd", on="a b c").steps[-1].prose
 
 
 def test_patches_of_an_image_file(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -176,7 +222,9 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     for topic, kind, message in (
         ("ngram", "gpt", "which does not back off"),
         ("attention", "ngram", "which has no self-attention"),
-        ("sgd", "gpt", "a run can be shown by vocabulary"),
+        ("sgd", "gpt", "takes no run; these do: vocabulary"),
+        ("gradients", "ngram", "which has no embedding"),
+        ("seq2seq", "gpt", "is what translators do"),
         ("rnn", "gpt", "which has no Elman network"),
         ("transformer", "lstm", "which has no Transformer block"),
         ("lstm", "gru", "which has no LSTM"),
@@ -186,6 +234,8 @@ def test_a_run_that_cannot_show_a_topic(runs: dict[str, Path]) -> None:
     ):
         with pytest.raises(UserError, match=message):
             sw.explain(topic, run=runs[kind], on=PROMPT)
+    with pytest.raises(UserError, match=r"'x' is of the example; with --run --set changes unit\."):
+        sw.explain("lstm", run=runs["lstm"], on=PROMPT, set=["x=[1]"])
     with pytest.raises(UserError, match="does not fit the context of 8"):
         sw.explain("sampling", run=runs["gpt"], on="the cat " * 8)
     assert len(sw.explain("attention", run=runs["gpt"], on="the cat " * 8)["tokens"].as_json()["rows"]) == 8
@@ -203,6 +253,27 @@ def test_wide_matrices_continue_below_and_long_tables_say_what_is_left_out() -> 
     assert max(map(len, text.split("\n"))) <= 100
     assert "… from column" in text
     assert "… 40 more rows" in table("t", ["n"], [(n,) for n in range(100)]).text()
+    assert matrix("m", [[0.0]] * 100).text().endswith("… 40 more rows")
+
+
+def test_tokens_that_differ_in_white_space_look_different() -> None:
+    tokens = ["a", " a", "a ", "\n", "\n ", " ", "  ", "\r\n", "\t", "\u00a0", "\x00", "\u200b", "a b"]
+    assert len({visible(token) for token in tokens}) == len(tokens)
+    assert [visible(token) for token in tokens[:5]] == ["a", "␣a", "a␣", "↵", "↵␣"]
+
+
+def test_texts_of_the_user_are_not_scored_against_the_lectures_references() -> None:
+    explanation = sw.explain("bleu", on="the cat sat down\nthe cat sat up")
+    assert [row[1] for row in explanation["precisions of reference 1"].rows] == ["3/4", "2/3", "1/2", "0/1"]
+    assert not any(step.errata for step in explanation.steps)
+    short = sw.explain("bleu", on="the cat", set=['references=["the cat"]'])
+    assert "0/0 counts as 0" in short.steps[2].prose
+    assert "F1 = 0.75" in explained("f1").text()
+
+
+def test_the_new_word_of_bpe_is_of_the_text() -> None:
+    assert "“lowest”" in explained("bpe").text(5)
+    assert "“catmat”" in sw.explain("bpe", on="cat sat mat").text(5)
 
 
 def test_matrix_and_table_align_wide_characters() -> None:

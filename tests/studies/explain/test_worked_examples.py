@@ -72,6 +72,7 @@ SQUARE_BY_TOPIC: dict[tuple[str, str], tuple[object, int]] = {
     ("cross-attention", "P"): ([[0.4880, 0.5120], [0.5049, 0.4951]], 4),
     ("cross-attention", "A"): ([[0.1457, 0.0978, 0.0756], [0.1355, 0.0917, 0.0712]], 4),
     ("cross-attention", "Y"): ([[-0.0298, -0.0279, 0.0651], [-0.0276, -0.0262, 0.0607]], 4),
+    ("rnn", "h of way 3"): ([[-0.0884, 0.6857, -0.0886, -0.5303], [-0.3054, 0.7771, -0.1560, -0.5824]], 4),
     ("multi-head", "P of head 1"): (TRANSFORMER["attention"][0], 6),
     ("multi-head", "P of head 2"): (TRANSFORMER["attention"][1], 6),
     ("rnn", "h"): (RNN["hidden"], 6),

@@ -17,7 +17,7 @@ from seqwright.inspection.page import SCRIPT, STYLE
 from seqwright.inspection.where.copying import CopiedText, CopyingStatistics, SearchedText
 from seqwright.reporting.markup import Html, element, join
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Figure, Table, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Figure, Table, table, visible
 from seqwright.studies.explain.page import stepped_page
 
 SHOWN_CHARACTERS = 48
@@ -124,7 +124,7 @@ class Where:
     def html(self) -> str:
         """A self-contained page."""
         steps = [(step.heading, step.html(n)) for n, step in enumerate(self.steps, 1)]
-        about = " ".join([f"{self.what} in the {self.indexed:,} tokens of its training text.", *self.notes])
+        about = " · ".join([f"{self.what} in the {self.indexed:,} tokens of its training text", *self.notes])
         name = Path(self.run).name
         return stepped_page(self.title, about, steps, command=f"seqwright where {name}", style=STYLE, script=SCRIPT)
 
@@ -190,7 +190,7 @@ class Where:
         left_out = len(texts) - SHOWN_TEXTS
         return Step(
             "The texts",
-            f"Parts in matches of at least {self.min_tokens} tokens stand in ⟦brackets⟧; on a page they are shaded."
+            f"Parts in matches of at least {self.min_tokens} tokens are in ⟦brackets⟧ or shaded."
             + (f" {left_out:,} texts with shorter matches are left out." if left_out > 0 else ""),
             figures=[CopiedStrip("texts", texts[:SHOWN_TEXTS])],
         )
@@ -198,7 +198,7 @@ class Where:
 
 def _share_bar(share: float) -> str:
     """A share as a number and a bar of up to twenty characters."""
-    return f"{share:6.1%} {'█' * round(20 * share)}"
+    return Drawn(f"{share:6.1%} {'█' * round(20 * share)}")
 
 
 def _shortened_place(match: CopiedText) -> str:

@@ -45,15 +45,13 @@ def training_index(run: Run, progress: Progress = SILENT) -> SuffixIndex:
 
 def part_runs(run: Run, open_run: Callable[[Path], Run], notes: list[str]) -> list[Run]:
     """The parts of a mixture that were trained on other data than its first, with notes on those that cannot be opened;
-    empty for any other run."""
+    empty for any other run. Parts of a mixture that was made elsewhere are opened only where they lie beside it."""
     parts = [Path(part["run"]) for part in run.summary.get("parts", ())[1:]] if isinstance(run.model, Ensemble) else []
-    if parts and not run.directory.native:
-        notes.append("the mixture was made elsewhere, so only the training text of its first part is searched.")
-        return []
+    named = run.directory.native
     opened: dict[str, Run] = {}
     for path in parts:
         try:
-            part = open_run(path if path.exists() else run.path.parent / path.name)
+            part = open_run(path if named and path.exists() else run.path.parent / path.name)
             if part.tokenizer.hash != run.tokenizer.hash:
                 raise UserError("it has another tokenizer now.")
             opened.setdefault(_recorded_corpus(part), part)

@@ -29,7 +29,8 @@ FORBIDDEN = -1e9
 """Weight of a forbidden transition."""
 
 MAX_WEIGHTS, MAX_TAGS = 400_000_000, 1000
-"""Above MAX_WEIGHTS the rarest features are dropped: training holds three numbers per weight, about five gigabytes."""
+"""Above MAX_WEIGHTS the rarest features are dropped: training holds 16 bytes per weight (the weight, its timed updates
+in float64, the sum of the models), about six gigabytes."""
 
 SENTENCES = 32
 """Sentences between reports of progress."""

@@ -24,47 +24,66 @@ class Topic:
     """`module:function` in `explain.topics`, imported on first use."""
     on: bool = False
     """Whether it can be computed on a text of the user (its options have a `text`)."""
-    run: bool = False
-    """Whether it can be computed on a trained run."""
+    run: str = ""
+    """The trained runs that it can be computed with; "" for none."""
+    run_text: bool = True
+    """Whether a run is shown on a text."""
     image: bool = False
     """Whether its text is an image file."""
 
 
 TOPICS = {
     "vocabulary": Topic(
-        "From text to ids: normalization, counts, special tokens.", "vocabulary:vocabulary", on=True, run=True
+        "From text to ids: normalization, counts, special tokens.", "vocabulary:vocabulary", on=True, run="any of texts"
     ),
     "pairs": Topic(
-        "Next-token pairs: prefixes and their targets, padding, ways 1 to 3.", "vocabulary:pairs", on=True, run=True
+        "Next-token pairs: prefixes and their targets, padding, ways 1 to 3.",
+        "vocabulary:pairs",
+        on=True,
+        run="any of texts",
     ),
-    "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run=True),
+    "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run="n-gram"),
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
-    "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd"),
-    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run=True),
-    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run=True),
-    "gru": Topic("GRU: reset and update gates.", "gates:gru", run=True),
-    "gradients": Topic("Vanishing gradients by distance: RNN, LSTM, GRU and attention.", "gradients:gradients"),
+    "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd", on=True),
+    "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run="Elman RNN"),
+    "lstm": Topic("LSTM: gates, cell and hidden state; the forget bias.", "gates:lstm", run="LSTM"),
+    "gru": Topic("GRU: reset and update gates.", "gates:gru", run="GRU"),
+    "gradients": Topic(
+        "Vanishing gradients by distance: RNN, LSTM, GRU and attention.",
+        "gradients:gradients",
+        run="neural language model",
+    ),
     "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
-    "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq"),
-    "search": Topic("Greedy, beam and exhaustive search on one tree.", "search:search", run=True),
+    "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq", run="translator"),
+    "search": Topic(
+        "Greedy, beam and exhaustive search on one tree.", "search:search", run="language model, translator"
+    ),
     "bleu": Topic("Clipped n-gram precisions and the brevity penalty.", "overlap:bleu", on=True),
     "f1": Topic("Precision, recall and F1 of words.", "overlap:f1", on=True),
     "attention": Topic(
-        "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run=True
+        "Scores, softmax and weighted averages; scaling, order, score kinds.", "attention:attention", run="Transformer"
     ),
-    "masking": Topic("Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True),
+    "masking": Topic(
+        "Causal masks: the two wrong ways, then the right one.", "masking:masking", on=True, run="Transformer"
+    ),
     "cross-attention": Topic(
-        "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run=True
+        "Queries of the decoder, keys and values of the source.", "masking:cross_attention", run="translator"
     ),
-    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head", run=True),
-    "positions": Topic("Candidates tested; sinusoids, rotations, RoPE.", "positions:positions"),
-    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm", run=True),
-    "transformer": Topic("A decoder block: forward, backward, SGD steps.", "transformer:transformer", run=True),
+    "multi-head": Topic("Heads: one projection, split, attended and joined.", "masking:multi_head", run="Transformer"),
+    "positions": Topic(
+        "Candidates tested; sinusoids, rotations, RoPE.", "positions:positions", run="Transformer", run_text=False
+    ),
+    "layer-norm": Topic("LayerNorm and RMSNorm of a vector.", "norm:layer_norm", run="Transformer"),
+    "transformer": Topic(
+        "A decoder block: forward, backward, SGD steps.", "transformer:transformer", run="Transformer"
+    ),
     "tricks": Topic("Scaled scores, residuals, normalization and positions: with and without.", "tricks:tricks"),
     "growth": Topic("Time and memory by length: linear and quadratic.", "growth:growth"),
-    "sampling": Topic("Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run=True),
-    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True, run=True),
-    "vit": Topic("An image as a sequence of patches.", "vit:vit", on=True, run=True, image=True),
+    "sampling": Topic(
+        "Temperature, top-k, top-p, and how a token is drawn.", "sampling:sampling", on=True, run="language model"
+    ),
+    "bert": Topic("Masked language modeling: which tokens are masked, and how.", "bert:bert", on=True, run="masked LM"),
+    "vit": Topic("An image as a sequence of patches.", "vit:vit", on=True, run="ViT classifier", image=True),
 }
 """In the order of the lectures."""
 
@@ -76,26 +95,28 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
 
     topic = find(name)
     if run is not None and not topic.run:
-        raise UserError(f"explain {name} has an example only; a run can be shown by {_names(lambda row: row.run)}.")
-    if run is not None and on is None:
+        raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: bool(row.run))}.")
+    if run is not None and on is None and topic.run_text:
         what = (
             "image file that the run is shown on, too: --on FILE"
             if topic.image
             else ("text that the run is shown on, too: --on 'a few words'")
         )
         raise UserError(f"name the {what}.")
-    if on is not None and not (topic.on or (topic.run and run is not None)):
-        able = _names(lambda row: row.on)
-        more = " With --run it can." if topic.run else ""
-        raise UserError(f"explain {name} takes no text; these do: {able}.{more}")
+    if on is not None and not (topic.on or (topic.run and topic.run_text and run is not None)):
+        if topic.run and topic.run_text:
+            raise UserError(f"explain {name} takes a text together with a run only: add --run RUN.")
+        raise UserError(f"explain {name} takes no text; these do: {_names(lambda row: row.on)}.")
     function = _imported(topic.home)
     options_class = typing.get_type_hints(function)["options"]
-    options = with_overrides(options_class, overrides, name)
+    options = with_overrides(options_class, overrides, name, run=run is not None)
     if on is not None:
         assert "text" in {f.name for f in fields(options_class)}
         options = replace(options, text=on)
     explanation = function(options) if run is None else function(options, run)
-    return replace(explanation, settings={name: value for name, value in settings(options).items() if name != "text"})
+    if on is not None:  # slips of the slides concern the lectures' examples
+        explanation = replace(explanation, steps=[replace(step, errata=()) for step in explanation.steps])
+    return replace(explanation, settings=settings(options, run=run is not None))
 
 
 def find(name: str) -> Topic:

@@ -16,12 +16,20 @@ from seqwright.reporting import page
 from seqwright.reporting.markup import Html, element, join
 
 Cell = str | int | float | None
+
+
+class Drawn(str):
+    """A cell of bars or padded numbers, whose spaces are no white space of a text."""
+
+
 LINE_WIDTH = 100
 """Columns of a terminal line; wider matrices continue below."""
 MAX_ROWS = 60
 """Rows of a table, and of a matrix; the number of those left out is shown."""
 MAX_COLUMNS = 128
-WHITE_SPACE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
+SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡", 0x0A: "↵", 0x09: "⇥", 0xA0: "⍽"}
+SYMBOLS |= {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), 0x200B, 0x3000, 0xFEFF)}
+"""What is shown in place of white space and control characters, which tokens of bytes and characters may be."""
 
 NOTEBOOK_STYLE = """
 .seqwright { --accent: #4a6fd4; --line-2: #cf5b1f; --line-3: #17866a; --quiet: #8b48b8; }
@@ -144,8 +152,9 @@ class Matrix(Displayed):
 
     def _left_out(self) -> list[str]:
         rows = (1, *self.shape)[-2]
-        missing = max(0, rows - MAX_ROWS), max(0, self.shape[-1] - MAX_COLUMNS)
-        return [f"… {missing[0]:,} more rows, {missing[1]:,} more columns"] if any(missing) else []
+        missing = {"rows": rows - MAX_ROWS, "columns": self.shape[-1] - MAX_COLUMNS}
+        parts = [f"{count:,} more {axis}" for axis, count in missing.items() if count > 0]
+        return [f"… {', '.join(parts)}"] if parts else []
 
     def _cell(self, value: float) -> Html:
         weight = None
@@ -226,7 +235,10 @@ class Table(Displayed):
 
 def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
     """A figure of rows; white space in text is made visible."""
-    complete = [tuple(visible(cell) if isinstance(cell, str) else cell for cell in row) for row in rows]
+    complete = [
+        tuple(visible(cell) if isinstance(cell, str) and not isinstance(cell, Drawn) else cell for cell in row)
+        for row in rows
+    ]
     return Table(name, tuple(columns), tuple(complete[:MAX_ROWS]), len(complete))
 
 
@@ -276,8 +288,16 @@ def number(value: float | int) -> str:
 
 
 def visible(text: str) -> str:
-    """The text in one line: line ends and tabs as symbols, a lone space as ␣."""
-    return text.translate(WHITE_SPACE) if text.strip(" ") else "␣" * len(text)
+    """The text in one line: line ends, tabs and control characters as symbols, spaces at its ends as ␣, so that tokens
+    that differ in white space look different."""
+    inner = text.strip(" ")
+    start = len(text) - len(text.lstrip(" "))
+    return f"{'␣' * start}{inner.translate(SYMBOLS)}{'␣' * (len(text) - start - len(inner))}"
+
+
+def joined(tokens: Iterable[str]) -> str:
+    """Tokens in one line, with their white space visible."""
+    return " ".join(map(visible, tokens))
 
 
 def _shown(cell: Cell) -> str:

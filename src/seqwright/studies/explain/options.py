@@ -21,27 +21,39 @@ MAX_LENGTH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class TopicOptions:
-    """Base of the options of topics; vectors and matrices keep their shape unless they are `resizable`."""
+    """Base of the options of topics; vectors and matrices keep their shape unless they are `resizable`.
+
+    Options are of the example, unless they are listed here. `text` is what `--on` gives.
+    """
 
     resizable: ClassVar[tuple[str, ...]] = ()
+    run_only: ClassVar[tuple[str, ...]] = ()
+    """Options that are read with a trained run only, such as the number of a layer."""
+    either: ClassVar[tuple[str, ...]] = ()
+    """Options that are read with and without a run."""
 
 
 O = TypeVar("O", bound=TopicOptions)
 
 
-def with_overrides(cls: type[O], overrides: Iterable[str], topic: str) -> O:
+def option_names(cls: type[TopicOptions], *, run: bool) -> list[str]:
+    """Options that `--set` changes with a trained run, or without one."""
+    names = [f.name for f in fields(cls) if f.name != "text"]
+    return [name for name in names if name in cls.either or (name in cls.run_only) == run]
+
+
+def with_overrides(cls: type[O], overrides: Iterable[str], topic: str, *, run: bool) -> O:
     """Options with `name=value` overrides, also of one entry: `W_Q[0,1]=0.5`."""
     defaults = cls()
     table: dict[str, Any] = {}
-    names = [f.name for f in fields(cls)]
+    names, others = option_names(cls, run=run), option_names(cls, run=not run)
     origins = {}
     for override in overrides:
         key, value = parse_override(override)
         match = INDEXED.fullmatch(key)
         if match is None or match[1] not in names:
             word = key if match is None else match[1]
-            hint = did_you_mean(word, names) if names else " Nothing of it can be changed."
-            raise UserError(f"--set {override}: explain {topic} has no value '{word}'.{hint}")
+            raise UserError(f"--set {override}: {_no_option(word, topic, names, others, run)}")
         name = match[1]
         origins[name] = f"--set {override}"
         table.setdefault(name, _plain(getattr(defaults, name)))
@@ -58,9 +70,21 @@ def with_overrides(cls: type[O], overrides: Iterable[str], topic: str) -> O:
     return options
 
 
-def settings(options: TopicOptions) -> dict[str, Any]:
-    """Names and values of the options, as lists."""
-    return {f.name: _plain(getattr(options, f.name)) for f in fields(options)}
+def settings(options: TopicOptions, *, run: bool) -> dict[str, Any]:
+    """Names and values of the options that `--set` changes, as lists."""
+    return {name: _plain(getattr(options, name)) for name in option_names(type(options), run=run)}
+
+
+def _no_option(word: str, topic: str, names: list[str], others: list[str], run: bool) -> str:
+    """Why `word` cannot be set, and what can."""
+    able = f"--set changes {', '.join(names)}" if names else "nothing can be changed"
+    if word == "text":
+        return "--on TEXT sets the text."
+    if word in others and run:
+        return f"'{word}' is of the example; with --run {able}."
+    if word in others:
+        return f"'{word}' is of a trained run: add --run RUN. Of the example {able}."
+    return f"explain {topic} has no value '{word}'.{did_you_mean(word, names) or f' Here {able}.'}"
 
 
 def _set_entry(nested: Any, index: list[int], value: Any, override: str) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from seqwright.core.config import UserError
 from seqwright.runs.run import Run
+from seqwright.tasks.example import Example, example
+from seqwright.tasks.images.run import ImageInputRun
 
 if TYPE_CHECKING:
     from seqwright.text.tokenizer import Tokenizer
@@ -33,6 +35,16 @@ def run_tokenizer(run: Run) -> Tokenizer:
     return run.tokenizer
 
 
+def run_example(run: Run, text: str) -> Example:
+    """The first words of a text as a run reads them; of a translator with the output of its search."""
+    if isinstance(run, ImageInputRun):
+        raise UserError(
+            f"{run.path} {run.description}; `seqwright inspect` shows its layers, `explain vit` its patches."
+        )
+    words = text.split(" ")
+    return example(run, " ".join(words[:MAX_TOKENS]), limit=MAX_TOKENS)
+
+
 def run_ids(run: Run, text: str, *, limit: int | None = MAX_TOKENS) -> tuple[list[int], list[str]]:
     """Ids and tokens of a text for a language model, `<sos>` first.
 
@@ -41,7 +53,7 @@ def run_ids(run: Run, text: str, *, limit: int | None = MAX_TOKENS) -> tuple[lis
     if "generate" not in run.verbs:
         raise UserError(
             f"{run.path} holds a model of kind '{run.settings.kind}', which {run.description}; name a run that"
-            " continues text."
+            " continues text. `seqwright inspect RUN TEXT` shows what others compute."
         )
     if not text.strip():
         raise UserError("the text is empty; give some words: --on 'a few words'.")

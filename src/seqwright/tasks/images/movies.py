@@ -17,7 +17,8 @@ from seqwright.reporting.png import sheet
 SHOWN_MOVIES = 3
 """Movies in an image."""
 CAPTION = (
-    "three rows per movie: true frames; each predicted from the true ones before it; rolled out from the middle on"
+    "three rows per movie: true frames; each predicted from the true ones before it; rolled out from the middle on, or"
+    " from the first frame that is predicted"
 )
 
 

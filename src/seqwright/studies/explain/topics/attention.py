@@ -8,16 +8,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.layers.attention import Attend, SelfAttention
 from seqwright.layers.attention_scores import SCORES, GlobalAttention
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Figure, matrix, table
+from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
 from seqwright.studies.explain.recording import Recorded, recorded, set_parameters
-from seqwright.studies.explain.text import MAX_TOKENS, run_ids
+from seqwright.studies.explain.topics.of_run import attention_of_run
 
 ABOUT = (
     "Every position has a query, a key and a value; the output of a position is the average of all values, weighted by"
@@ -88,7 +87,7 @@ def run_layer(layer: nn.Module, x: Tensor) -> tuple[Tensor, Recorded]:
 def attention(options: AttentionOptions, run: Run | None = None) -> Explanation:
     """Self-attention of two tokens; with a run, the attention weights of its layers and heads on a text."""
     if run is not None:
-        return _of_run(options, run)
+        return attention_of_run(options.text, ABOUT, run)
     x = tensor(options.X)
     tokens = [f"x{n}" for n in range(1, len(x) + 1)]
     y, record = run_layer(one_head(options), x)
@@ -259,42 +258,3 @@ def _score_kinds(options: AttentionOptions) -> Step:
             ),
         ],
     )
-
-
-def _of_run(options: AttentionOptions, run: Run) -> Explanation:
-    ids, tokens = run_ids(run, options.text)
-    model = run.model
-    if not isinstance(model, nn.Module) or not any(isinstance(module, Attend) for module in model.modules()):
-        raise UserError(
-            f"{run.path} holds a model of kind '{run.settings.kind}', which has no self-attention; try a GPT."
-        )
-    input = torch.tensor([ids], device=run.device)
-    with torch.inference_mode(), recorded(model) as record:
-        model(Batch.of_text(input, input))
-    steps = [
-        Step(
-            "Tokens",
-            f"The text as {run.path} reads it; at most {MAX_TOKENS} tokens are shown.",
-            figures=[
-                table(
-                    "tokens",
-                    ["position", "id", "token"],
-                    [(n, *pair) for n, pair in enumerate(zip(ids, tokens, strict=True))],
-                )
-            ],
-        )
-    ]
-    for layer, call in enumerate(record.attention.values()):
-        figures: list[Figure] = [
-            matrix(f"layer {layer}, head {head}", weights, rows=tokens, columns=tokens, heat=True)
-            for head, weights in enumerate(call.weights[0].cpu())
-        ]
-        steps.append(
-            Step(
-                f"Layer {layer}",
-                "Row: the token that attends; column: the token it attends to. Layers and heads are counted from 0.",
-                "softmax(Q Kᵀ / √E)",
-                figures,
-            )
-        )
-    return Explanation("attention", f"Attention of {run.path}", ABOUT, steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from seqwright.core.config import UserError, check_not_negative
 from seqwright.data.text.masked import MASK, MASKED, RANDOM, Ints, Masking
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.figures import Cell, joined, matrix, table, visible
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import PROVERBS, documents
 from seqwright.text.tokenizer import Tokenizer
@@ -32,6 +33,8 @@ class BertOptions(TopicOptions):
     mask_rate: float = 0.3
     """Share of tokens that are selected; BERT's is 0.15, which selects few of a short text."""
     seed: int = 1
+
+    either: ClassVar[tuple[str, ...]] = ("mask_rate", "seed")
 
     def __post_init__(self) -> None:
         check_not_negative(self, "seed")
@@ -77,7 +80,7 @@ def bert(options: BertOptions, run: Run | None = None) -> Explanation:
                 table(
                     "masks by step",
                     ["step", "input"],
-                    [(n, " ".join(tokenizer.tokens(one[0].tolist()))) for n, one in enumerate(epochs)],
+                    [(n, joined(tokenizer.tokens(one[0].tolist()))) for n, one in enumerate(epochs)],
                 )
             ],
         ),
@@ -105,7 +108,9 @@ def _predicted(run: Run, tokenizer: Tokenizer, input: Ints, target: Ints) -> Ste
     for position in np.flatnonzero(target[0, :length] != IGNORE).tolist():
         best = log_probs[position].topk(3)
         names = tokenizer.tokens(best.indices.tolist())
-        guesses = "  ".join(f"{name} {p:.3f}" for name, p in zip(names, best.values.exp().tolist(), strict=True))
+        guesses = "  ".join(
+            f"{visible(name)} {p:.3f}" for name, p in zip(names, best.values.exp().tolist(), strict=True)
+        )
         right = int(target[0, position])
         probability = float(log_probs[position, right].exp())
         rows.append((position, tokenizer.tokens([right])[0], probability, -math.log(max(probability, 1e-38)), guesses))

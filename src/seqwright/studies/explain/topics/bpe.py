@@ -12,6 +12,8 @@ from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import documents
 from seqwright.text.bpe import BPETrainer, Merge, merge_pair
 
+TEXT, WORD = "low lower newest widest", "lowest"
+"""The lecture's example, and a word that it does not have."""
 END = "</w>"
 MAX_WORDS = 12
 """Distinct words whose segmentation is shown."""
@@ -19,7 +21,7 @@ MAX_WORDS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class BPEOptions(TopicOptions):
-    text: str = "low lower newest widest"
+    text: str = TEXT
     """Text to learn merges from."""
     merges: int = 20
     """Maximum number of merges: the vocabulary grows by one with each."""
@@ -27,15 +29,15 @@ class BPEOptions(TopicOptions):
     """Pairs that are rarer are not merged."""
     bytes_per_token: float | None = None
     """Stop at this compression."""
-    word: str = "lowest"
-    """A new word to segment with the learned merges."""
+    word: str | None = None
+    """A new word to segment with the learned merges; by default one of the first and the last word of the text."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.merges <= 200:
             raise UserError(f"merges must be 1 to 200, not {self.merges}.")
         if self.min_frequency < 1:
             raise UserError(f"min_frequency must be 1 or more, not {self.min_frequency}.")
-        if not self.word.strip():
+        if self.word is not None and not self.word.strip():
             raise UserError("word must not be empty: give a word to segment.")
 
 
@@ -51,7 +53,8 @@ def bpe(options: BPEOptions) -> Explanation:
         learned.append((merge, _segmentation(trainer)))
         if len(learned) == options.merges or merge.bytes_per_token >= (options.bytes_per_token or float("inf")):
             break
-    segments: list[str] = [*options.word.strip(), END]
+    word = (options.word or (WORD if options.text == TEXT else _unseen(words))).strip()
+    segments: list[str] = [*word, END]
     applied = [("", " ".join(segments))]
     for merge, _ in learned:
         merged = merge_pair(segments, merge.pair)
@@ -103,9 +106,11 @@ def bpe(options: BPEOptions) -> Explanation:
             "",
         ),
         Step(
-            "A new word",
-            "The merges are applied in the order in which they were learned; a word that was never seen falls into"
-            " known pieces instead of <unk>.",
+            "A new word" if word not in words else f"The word “{word}”",
+            f"“{word}” is not in the text (--set word=… takes another). The merges are applied in the order in"
+            " which they were learned: a word that was never seen falls into known pieces instead of <unk>."
+            if word not in words
+            else "The merges are applied in the order in which they were learned.",
             "",
             [table("new word", ["merge", "segmentation"], applied)],
         ),
@@ -115,6 +120,15 @@ def bpe(options: BPEOptions) -> Explanation:
         " 2016): frequent words become one token, rare ones several."
     )
     return Explanation("bpe", "Byte pair encoding", about, steps)
+
+
+def _unseen(words: Counter[str]) -> str:
+    """The first and the last word of a text as one, which it does not have."""
+    first, *_, last = [*words, *words]
+    word = first + last
+    while word in words:
+        word += last
+    return word
 
 
 def _segmentation(trainer: BPETrainer) -> str:

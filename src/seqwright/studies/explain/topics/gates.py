@@ -9,18 +9,18 @@ import torch
 from torch import nn
 
 from seqwright import build
-from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.layers.gates import gru_gates, lstm_gates
-from seqwright.layers.recording import recorded_calls
+from seqwright.layers.mogrifier import MogrifierLSTM
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Figure, Table, matrix, table
 from seqwright.studies.explain.options import TopicOptions, Vector
 from seqwright.studies.explain.recording import set_parameters
-from seqwright.studies.explain.text import run_ids
+from seqwright.studies.explain.text import run_example
+from seqwright.studies.explain.topics.of_run import calls_of, modules_of, part_of
 
-CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
+CELLS: dict[str, tuple[type[nn.Module], ...]] = {"lstm": (nn.LSTM, MogrifierLSTM), "gru": (nn.GRU,)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,7 @@ class LSTMOptions(TopicOptions):
     """Unit of a run's first layer, from 0."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
+    run_only: ClassVar[tuple[str, ...]] = ("unit",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,7 @@ class GRUOptions(TopicOptions):
     """Unit of a run's first layer, from 0."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
+    run_only: ClassVar[tuple[str, ...]] = ("unit",)
 
 
 def encoder(kind: str, options: LSTMOptions | GRUOptions, bias: Vector) -> Any:
@@ -185,19 +187,13 @@ def gru(options: GRUOptions, run: Run | None = None) -> Explanation:
 @torch.no_grad()
 def _of_run(topic: str, cell: str, names: tuple[str, ...], options: LSTMOptions | GRUOptions, run: Run) -> Explanation:
     """The gates of a run's first layer, token by token: of one unit, and the means over all."""
-    ids, tokens = run_ids(run, options.text)
-    modules = run.model.modules() if isinstance(run.model, nn.Module) else ()
-    network: Any = next((module for module in modules if isinstance(module, CELLS[topic])), None)
-    if network is None:
-        raise UserError(
-            f"{run.path} holds a model of kind '{run.settings.kind}', which has no {cell}; train one: --model {topic}."
-        )
+    name, network = next(iter(modules_of(run, CELLS[topic], cell, f"--model {topic}").items()))
+    example = run_example(run, options.text)
     if not 0 <= options.unit < network.hidden_size:
         raise UserError(f"no unit {options.unit}: units go from 0 to {network.hidden_size - 1}.")
-    input = torch.tensor([ids], device=run.device)
-    with recorded_calls([network], lambda module, arguments, options, output: (arguments[0], output[0])) as [calls]:
-        run.model(Batch.of_text(input, input))
+    [calls] = calls_of(run, example, [network], lambda _, arguments, options, output: (arguments[0], output[0]))
     (inputs, outputs), rows = calls[-1], []
+    tokens = example.tokens_of(name, inputs.size(1))
     hidden = memory = inputs.new_zeros(1, network.hidden_size)
     for x in inputs[0]:
         if topic == "lstm":
@@ -211,10 +207,15 @@ def _of_run(topic: str, cell: str, names: tuple[str, ...], options: LSTMOptions 
     figures: list[Figure] = [matrix(f"unit {options.unit}", values[:, :, options.unit], rows=tokens, columns=names)]
     means: list[Figure] = [matrix("means over the units", values.mean(-1), rows=tokens, columns=names)]
     if network.num_layers == 1:
-        difference = float((values[:, -1] - outputs[0].cpu()).abs().max())
+        forward = outputs[0, :, : network.hidden_size].cpu()  # those of a backward network follow
+        difference = float((values[:, -1] - forward).abs().max())
         means.append(matrix("largest difference from the fused kernel's h", difference))
     steps = [
-        Step("One unit, token by token", f"Layer 0 of {network.hidden_size} units; --set unit=N.", figures=figures),
+        Step(
+            "One unit, token by token",
+            f"Layer 0 of {network.hidden_size} units{part_of(name)}; --set unit=N.",
+            figures=figures,
+        ),
         Step("All units", "What the layer does on average; gates lie between 0 and 1.", figures=means),
     ]
     return Explanation(topic, f"{cell} of {run.path}", "Gates of a trained network.", steps)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seqwright import build
-from seqwright.core.batch import Vocabulary
+from seqwright.core.batch import Batch, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.runs.run import Run
 from seqwright.studies.explain.charts import Chart
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import matrix, table
+from seqwright.studies.explain.figures import matrix, table, visible
 from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import run_ids
+from seqwright.studies.explain.topics.of_run import modules_of
 
 KINDS = {"rnn": "Elman RNN", "lstm": "LSTM", "gru": "GRU", "gpt": "attention"}
 FORGET = 1
 """Index of the forget gate among i f g o."""
 SIZE = 0.1
 """Of weights: small enough that gates and tanh are not saturated."""
+MAX_TOKENS = 64
+"""Tokens of a text that a run is shown on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +38,8 @@ class GradientsOptions(TopicOptions):
     """Size of the recurrent weights of the RNN: W_hh is the gain times a rotation."""
     forget_bias: float = 3.0
     """Bias of the LSTM's forget gate."""
+    text: str = ""
+    """Text that a run is shown on."""
 
     def __post_init__(self) -> None:
         if not (4 <= self.length <= 128 and 4 <= self.width <= 64 and self.width % 4 == 0):
@@ -40,8 +48,10 @@ class GradientsOptions(TopicOptions):
             raise UserError("gain is 0 to 3, forget_bias -10 to 10.")
 
 
-def gradients(options: GradientsOptions) -> Explanation:
-    """∂L/∂x by distance for shipped encoders with the same input."""
+def gradients(options: GradientsOptions, run: Run | None = None) -> Explanation:
+    """∂L/∂x by distance for shipped encoders with the same input; or for a trained language model."""
+    if run is not None:
+        return _of_run(options.text, run)
     norms = {title: _norms(kind, options) for kind, title in KINDS.items()}
     distances = tuple(float(n) for n in range(1, options.length))
     shown = [n for n in (1, 2, 4, 8, 16, 32, 64) if n < options.length]
@@ -127,3 +137,43 @@ def _rotation(width: int) -> Tensor:
     angles = torch.arange(1, width // 2 + 1, dtype=torch.float64)
     cos, sin = torch.diag(angles.cos()), torch.diag(angles.sin())
     return torch.cat([torch.cat([cos, -sin], 1), torch.cat([sin, cos], 1)])
+
+
+def _of_run(text: str, run: Run) -> Explanation:
+    """Gradient of the log-probability of the last token with respect to the embedding of each token before it."""
+    ids, tokens = run_ids(run, text, limit=MAX_TOKENS)
+    if len(ids) < 3:
+        raise UserError("a gradient by distance needs two tokens or more; give more words: --on 'a few words'.")
+    embedding = next(iter(modules_of(run, nn.Embedding, "embedding, and no gradients", "--model lstm").values()))
+    embedded: list[Tensor] = []
+
+    def leaf(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1]
+
+    handle = embedding.register_forward_hook(leaf)
+    try:
+        with torch.enable_grad():
+            input = torch.tensor([ids[:-1]], device=run.device)
+            log_probs = run.model(Batch.of_text(input, input))[0, -1].log_softmax(-1)
+            (gradient,) = torch.autograd.grad(log_probs[ids[-1]], embedded[0])
+    finally:
+        handle.remove()
+    norms = gradient[0].float().norm(dim=-1).flip(0).cpu()  # by distance, from 1
+    relative = (norms / norms.max().clamp(min=1e-30)).tolist()
+    rows = [(n, token, norm) for n, (token, norm) in enumerate(zip(reversed(tokens[:-1]), relative, strict=True), 1)]
+    distances = tuple(float(n) for n in range(1, len(relative) + 1))
+    steps = [
+        Step(
+            "What reaches each token",
+            f"The loss is that of “{visible(tokens[-1])}”, the last of {len(tokens)} tokens. Its gradient with respect"
+            " to the embedding of a token before it, relative to the greatest, is how much that token could change"
+            " the prediction.",
+            "g(d) = ‖∂ log p(x_T) / ∂e_(T-d)‖ / max",
+            [
+                table("g", ["distance", "token", "g"], rows),
+                Chart("g by distance", "distance", distances, {run.settings.kind: relative}, log=True),
+            ],
+        )
+    ]
+    return Explanation("gradients", f"Gradients of {run.path}", "How far back a trained model is sensitive.", steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,7 +21,7 @@ from seqwright.studies.explain.options import Rows, TopicOptions
 from seqwright.studies.explain.recording import recorded, set_parameters
 from seqwright.studies.explain.text import MAX_TOKENS, documents
 from seqwright.studies.explain.topics.attention import OneHead, one_head, run_layer, tensor
-from seqwright.studies.explain.topics.of_run import heads_of_run
+from seqwright.studies.explain.topics.of_run import heads_of_run, mask_of_run
 from seqwright.tasks.translation.task import TranslationRun
 
 
@@ -38,8 +38,10 @@ class MaskingOptions(OneHead):
             raise UserError(f"window must be 1 or more, not {self.window}.")
 
 
-def masking(options: MaskingOptions) -> Explanation:
-    """Causal masking: after the softmax, by zeros before it, and by minus infinity before it."""
+def masking(options: MaskingOptions, run: Run | None = None) -> Explanation:
+    """Causal masking: after the softmax, by zeros before it, and by minus infinity before it; or the mask of a run."""
+    if run is not None:
+        return mask_of_run(options.text, run)
     x = tensor(options.X)
     tokens = [f"x{n}" for n in range(1, len(x) + 1)]
     _, unmasked = run_layer(one_head(options), x)
@@ -212,6 +214,8 @@ class MultiHeadOptions(TopicOptions):
     """Text that a run is shown on."""
     layer: int = 0
     """Layer of a run, from 0."""
+
+    run_only: ClassVar[tuple[str, ...]] = ("layer",)
 
     def __post_init__(self) -> None:
         if self.heads not in (1, 2, 4):

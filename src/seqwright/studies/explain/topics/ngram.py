@@ -17,7 +17,7 @@ from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.stream import make_stream
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.figures import Cell, joined, matrix, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import documents, run_ids
 from seqwright.text.tokenizer import Tokenizer
@@ -100,7 +100,7 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
     context = tokenizer.encode(" ".join(words))[-(options.order - 1) :]
     if len(context) < 1:
         raise UserError("context must have a word or more, such as context='cows eat'.")
-    shown = " ".join(tokenizer.tokens(context))
+    shown = joined(tokenizer.tokens(context))
     mle, smoothed = models.fitted(len(context) + 1, "mle"), models.fitted(len(context) + 1, "kneser-ney")
     counts = _counts(mle, context, tokenizer)
     p_mle = models.next(mle, context)
@@ -230,7 +230,7 @@ def _zero_step(tokenizer: Tokenizer, shown: str, unseen: Sequence[int], p: torch
 def _trace_rows(model: Any, context: Sequence[int], id: int, tokenizer: Tokenizer) -> list[Sequence[Cell]]:
     rows: list[Sequence[Cell]] = []
     for step in model.trace(context, id):
-        words = " ".join(tokenizer.tokens(step.context)) or "(none)"
+        words = joined(tokenizer.tokens(step.context)) or "(none)"
         if step.log_prob is None:
             rows.append((_name(tokenizer, id), words, 0, None, math.exp(step.back_off), None))
         else:
@@ -250,7 +250,7 @@ def _of_run(options: NGramOptions, run: Run) -> Explanation:
         *longer, used = run.model.trace(ids[:place], ids[place])
         log_prob = used.log_prob + math.fsum(step.back_off for step in longer)
         weights = " × ".join(f"{math.exp(step.back_off):.4g}" for step in longer if step.seen)
-        context = " ".join(run.tokenizer.tokens(used.context)) or "(none)"
+        context = joined(run.tokenizer.tokens(used.context)) or "(none)"
         rows.append((tokens[place], math.exp(log_prob), -log_prob, len(used.context) + 1, context, used.count, weights))
     columns = ["token", "p", "surprisal (nats)", "order", "context", "count", "back-off weights"]
     step = Step(

@@ -32,6 +32,7 @@ class LayerNormOptions(TopicOptions):
     """Normalization of a run, from 0, in the order of its modules."""
 
     resizable: ClassVar[tuple[str, ...]] = ("x",)
+    run_only: ClassVar[tuple[str, ...]] = ("layer",)
 
 
 def layer_norm(options: LayerNormOptions, run: Run | None = None) -> Explanation:

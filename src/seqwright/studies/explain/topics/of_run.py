@@ -1,23 +1,25 @@
-"""What the layers of a trained language model compute on a text: Elman states, heads, normalizations, blocks."""
+"""What the layers of a trained run compute on a text: Elman states, attention, heads, normalizations, blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
+from seqwright.core.protocols import Autoregressive
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.elman import Elman
 from seqwright.layers.recording import attention_weights, recorded_calls
 from seqwright.layers.transformer_block import Block
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Figure, matrix, table
-from seqwright.studies.explain.text import run_ids
+from seqwright.studies.explain.figures import Cell, Figure, matrix, table, visible
+from seqwright.studies.explain.text import MAX_TOKENS, run_example
+from seqwright.tasks.example import ENCODER, Example
 
 ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -25,12 +27,15 @@ ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 @torch.no_grad()
 def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
     """One unit of a run's first Elman layer, token by token: what the input and the state before add up to."""
-    ids, tokens = run_ids(run, text)
-    network = _all(run, (nn.RNN, Elman), "Elman network", "--model rnn")[0]
+    name, network = next(iter(modules_of(run, (nn.RNN, Elman), "Elman network", "--model rnn").items()))
+    example = run_example(run, text)
     width = network.weight_hh_l0.size(0)
     if not 0 <= unit < width:
         raise UserError(f"no unit {unit}: units go from 0 to {width - 1}.")
-    [[(inputs, outputs)]] = _calls(run, ids, [network], lambda _, given, options, output: (given[0], output[0]))
+    [[(inputs, outputs)]] = calls_of(
+        run, example, [network], lambda _, arguments, options, output: (arguments[0], output[0])
+    )
+    tokens = example.tokens_of(name, inputs.size(1))
     activation = network.activation if isinstance(network, Elman) else ACTIVATIONS[network.nonlinearity]
     hidden, rows, states = inputs.new_zeros(width), [], []
     for x in inputs[0]:
@@ -46,12 +51,12 @@ def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
         matrix("mean of |h| over the units", torch.stack(states).abs().mean(1).cpu(), columns=tokens),
     ]
     if len([name for name, _ in network.named_parameters() if name.startswith("weight_hh")]) == 1:
-        difference = float((torch.stack(states) - outputs[0]).abs().max())
+        difference = float((torch.stack(states) - outputs[0, :, :width]).abs().max())  # backward states follow
         means.append(matrix("largest difference from the network's own h", difference))
     steps = [
         Step(
             "One unit, token by token",
-            f"Layer 0 of {width} units; --set unit=N.",
+            f"Layer 0 of {width} units{part_of(name)}; --set unit=N.",
             "h_t = f(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh)",
             figures,
         ),
@@ -61,15 +66,67 @@ def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
 
 
 @torch.no_grad()
+def attention_of_run(text: str, about: str, run: Run) -> Explanation:
+    """Self-attention weights of every layer and head of a run."""
+    layers = modules_of(run, SelfAttention, "self-attention", "--model gpt")
+    example = run_example(run, text)
+    calls = calls_of(run, example, [layer.attend for layer in layers.values()], attention_weights)
+    steps = [
+        Step(
+            "Tokens",
+            f"The text as {run.path} reads it; at most {MAX_TOKENS} tokens are shown. "
+            + " ".join(f"{note[0].upper()}{note[1:]}" for note in example.notes),
+            figures=[table("tokens", ["position", "token"], list(enumerate(example.source or example.tokens)))],
+        )
+    ]
+    for layer, (name, [weights]) in enumerate(zip(layers, calls, strict=True)):
+        tokens = example.tokens_of(name, weights.size(-1))
+        figures: list[Figure] = [
+            matrix(f"layer {layer}, head {head}", one, rows=tokens[-len(one) :], columns=tokens, heat=True)
+            for head, one in enumerate(weights[0].cpu())
+        ]
+        prose = "Row: the token that attends; column: the token it attends to. Layers and heads are counted from 0."
+        steps.append(Step(f"Layer {layer}{part_of(name)}", prose, "softmax(Q Kᵀ / √E)", figures))
+    return Explanation("attention", f"Attention of {run.path}", about, steps)
+
+
+@torch.no_grad()
+def mask_of_run(text: str, run: Run) -> Explanation:
+    """Mask, scores and weights of the first head of a run."""
+    name, layer = next(iter(modules_of(run, SelfAttention, "self-attention", "--model gpt").items()))
+    example = run_example(run, text)
+    [[scores]] = calls_of(
+        run, example, [layer.attend], lambda attend, arguments, options, _: attend.scores(*arguments[:2], **options)
+    )
+    scores = scores[0, 0].cpu()  # (T, K)
+    tokens = example.tokens_of(name, scores.size(-1))
+    labels: dict[str, Any] = {"rows": tokens[-len(scores) :], "columns": tokens}
+    allowed = scores.isfinite()
+    masked = int((~allowed).sum())
+    prose = f"1 where a token (row) may attend to another (column): {masked} of {allowed.numel()} scores are masked."
+    steps = [
+        Step("The mask", prose, "M[i, j] = 1 if i may attend to j, else 0", [matrix("M", allowed.int(), **labels)]),
+        Step(
+            "Scores and weights",
+            f"Of head 0 of layer 0{part_of(name)}: exp(-∞) = 0, so that rows sum to one over what is allowed.",
+            "P = softmax(S + log M)",
+            [matrix("S masked", scores, **labels), matrix("P", scores.softmax(-1), **labels, heat=True)],
+        ),
+    ]
+    return Explanation("masking", f"Mask of {run.path}", "Which tokens may attend to which in a trained model.", steps)
+
+
+@torch.no_grad()
 def heads_of_run(text: str, layer: int, run: Run) -> Explanation:
     """The heads of a layer of a run: shapes, weights, and what each reads."""
-    ids, tokens = run_ids(run, text)
-    layers = _all(run, SelfAttention, "attention", "--model gpt")
+    layers = list(modules_of(run, SelfAttention, "self-attention", "--model gpt").items())
+    example = run_example(run, text)
     if not 0 <= layer < len(layers):
         raise UserError(f"no layer {layer}: layers go from 0 to {len(layers) - 1}.")
-    part = layers[layer]
-    [[(weights, heads)]] = _calls(run, ids, [part.attend], lambda *call: (attention_weights(*call), call[-1]))
+    name, part = layers[layer]
+    [[(weights, heads)]] = calls_of(run, example, [part.attend], lambda *call: (attention_weights(*call), call[-1]))
     weights, heads = weights[0].cpu(), heads[0].cpu()  # (H, T, T), (H, T, E)
+    tokens = example.tokens_of(name, weights.size(-1))
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(-1).mean(-1)
     rows = [
         (head, float(entropy[head]), tokens[int(weights[head, -1].argmax())], float(weights[head, -1].max()))
@@ -79,7 +136,8 @@ def heads_of_run(text: str, layer: int, run: Run) -> Explanation:
     steps = [
         Step(
             "One projection, split into heads",
-            f"Layer {layer}: width {width} is split into {part.heads} heads of size {width // part.heads}"
+            f"Layer {layer}{part_of(name)}: width {width} is split into {part.heads} heads of size"
+            f" {width // part.heads}"
             + (f", which share {part.kv_heads} heads of keys and values." if part.kv_heads != part.heads else "."),
             "Q = X W_Qᵀ = [Q₁ … Q_H]    P = softmax(Q Kᵀ / √E)    Y = [P₁ V₁ … P_H V_H] W_Oᵀ",
             [
@@ -117,17 +175,15 @@ def heads_of_run(text: str, layer: int, run: Run) -> Explanation:
 @torch.no_grad()
 def norm_of_run(text: str, layer: int, run: Run) -> Explanation:
     """A normalization of a run: mean and deviation of each token's features before and after."""
-    ids, tokens = run_ids(run, text)
-    layers = _all(run, (nn.LayerNorm, nn.RMSNorm), "normalization", "--model gpt")
-    heads = [norm for part in _model(run).modules() if isinstance(part, SelfAttention) for norm in part.children()]
-    layers = [
-        norm for norm in layers if all(norm is not of_head for of_head in heads)
-    ]  # those of QK-norm have H vectors
+    norms = modules_of(run, (nn.LayerNorm, nn.RMSNorm), "normalization", "--model gpt")
+    example = run_example(run, text)
+    heads = {id(norm) for part in run.model.modules() if isinstance(part, SelfAttention) for norm in part.children()}
+    layers = [(name, norm) for name, norm in norms.items() if id(norm) not in heads]  # those of QK-norm have H vectors
     if not 0 <= layer < len(layers):
         raise UserError(f"no normalization {layer}: they go from 0 to {len(layers) - 1}.")
-    norm: Any = layers[layer]
-    name = next(name for name, module in _model(run).named_modules() if module is norm)
-    [[(x, y)]] = _calls(run, ids, [norm], _input_and_output)
+    name, norm = layers[layer]
+    [[(x, y)]] = calls_of(run, example, [norm], _input_and_output)
+    tokens = example.tokens_of(name, x.size(1))
     columns = ["mean before", "σ before", "mean after", "σ after"]
     values = torch.stack([x[0].mean(-1), x[0].std(-1, correction=0), y[0].mean(-1), y[0].std(-1, correction=0)], 1)
     gain = norm.weight.detach()
@@ -152,33 +208,39 @@ def norm_of_run(text: str, layer: int, run: Run) -> Explanation:
 @torch.no_grad()
 def blocks_of_run(text: str, run: Run) -> Explanation:
     """The blocks of a run: what attention and feed-forward network add to the residual stream, and what it predicts."""
-    ids, tokens = run_ids(run, text)
-    blocks = _all(run, Block, "Transformer block", "--model gpt")
-    parts = [part for block in blocks for part in (block.attention, block.feed_forward)]
-    streams, added = (_calls(run, ids, modules, _input_and_output) for modules in (blocks, parts))
-    rows = []
-    for n, [(x, after)] in enumerate(streams):
-        attended, fed = (added[2 * n + k][0][1] for k in range(2))
-        rows.append((n, *(_root_mean_square(values) for values in (x, attended, fed, after))))
-    log_probs = _model(run)(_batch(run, ids))[0, -1].float().log_softmax(-1)
-    best = log_probs.topk(min(5, len(log_probs)))
-    predicted = [(run.tokenizer.tokens([int(id)])[0], float(p.exp())) for p, id in zip(*best, strict=True)]
+    named = modules_of(run, Block, "Transformer block", "--model gpt")
+    example = run_example(run, text)
+    blocks = list(named.values())
+    sublayers = ["attention", *(["cross"] if any(block.cross is not None for block in blocks) else []), "feed_forward"]
+    parts = [part for block in blocks for name in sublayers if (part := getattr(block, name)) is not None]
+    calls = calls_of(run, example, [*blocks, *parts], _input_and_output)
+    sizes = {id(module): _root_mean_square(call[0][1]) for module, call in zip([*blocks, *parts], calls, strict=True)}
+    rows: list[Sequence[Cell]] = []
+    for n, ((name, block), [(x, _)]) in enumerate(zip(named.items(), calls, strict=False)):
+        computed = [sizes.get(id(getattr(block, sublayer))) for sublayer in sublayers]
+        rows.append((f"{n}{part_of(name)}", _root_mean_square(x), *computed, sizes[id(block)]))
     pre = blocks[0].pre
     steps = [
         Step(
             "The residual stream, block by block",
-            "Root mean square of the features, over all tokens: what enters a block, what attention and the"
-            " feed-forward network compute, what leaves it.",
-            "x ← x + attention(norm(x))    x ← x + ffn(norm(x))" if pre else "x ← norm(x + f(x)) for both sublayers",
-            [table("root mean squares", ["block", "x", "attention", "feed-forward", "x after"], rows)],
-        ),
-        Step(
-            "What it predicts",
-            f"After the last of {len(tokens)} tokens, {tokens[-1]!r}.",
-            "softmax(W_out norm(x) + b)",
-            [table("next token", ["token", "probability"], predicted)],
+            "Root mean square of the features, over all tokens: what enters a block, what each sublayer computes, what"
+            " leaves it.",
+            "x ← x + attention(norm(x))    x ← x + ffn(norm(x))" if pre else "x ← norm(x + f(x)) for each sublayer",
+            [table("root mean squares", ["block", "x", *sublayers, "x after"], rows)],
         ),
     ]
+    if isinstance(run.model, Autoregressive) and not example.source:
+        log_probs = run.model(example.batch)[0, -1].float().log_softmax(-1)
+        best = log_probs.topk(min(5, len(log_probs)))
+        predicted = [(run.tokenizer.tokens([int(id)])[0], float(p.exp())) for p, id in zip(*best, strict=True)]
+        steps.append(
+            Step(
+                "What it predicts",
+                f"After the last of {len(example.tokens)} tokens, “{visible(example.tokens[-1])}”.",
+                "softmax(W_out norm(x) + b)",
+                [table("next token", ["token", "probability"], predicted)],
+            )
+        )
     return Explanation("transformer", f"Blocks of {run.path}", "A trained Transformer, block by block.", steps)
 
 
@@ -190,27 +252,29 @@ def _input_and_output(module: nn.Module, arguments: Any, options: Any, output: A
     return arguments[0], output
 
 
-def _batch(run: Run, ids: list[int]) -> Batch:
-    input = torch.tensor([ids], device=run.device)
-    return Batch.of_text(input, input)
-
-
-def _model(run: Run) -> Any:
-    return run.model if isinstance(run.model, nn.Module) else nn.Module()
-
-
-def _calls(run: Run, ids: list[int], modules: list[Any], value: Any) -> list[list[Any]]:
-    """Calls of modules in the forward pass of a text, as `recorded_calls` has them."""
-    with recorded_calls(modules, value) as calls:
-        _model(run)(_batch(run, ids))
-    return calls
-
-
-def _all(run: Run, kinds: type[nn.Module] | tuple[type[nn.Module], ...], words: str, advice: str) -> list[Any]:
-    """The modules of these kinds; UserError where the model has none."""
-    found = [module for module in _model(run).modules() if isinstance(module, kinds)]
-    if not found:
+def modules_of(
+    run: Run, kinds: type[nn.Module] | tuple[type[nn.Module], ...], words: str, advice: str
+) -> dict[str, Any]:
+    """The modules of these kinds by name; UserError where the model has none."""
+    model = run.model
+    named = dict(model.named_modules()) if isinstance(model, nn.Module) else {}
+    modules = {name: module for name, module in named.items() if isinstance(module, kinds)}
+    if not modules:
         raise UserError(
             f"{run.path} holds a model of kind '{run.settings.kind}', which has no {words}; train one: {advice}."
         )
-    return found
+    return modules
+
+
+def calls_of(run: Run, example: Example, modules: list[Any], value: Any) -> list[list[Any]]:
+    """Calls of modules in the forward pass of an example, as `recorded_calls` has them."""
+    with recorded_calls(modules, value) as calls:
+        run.model(example.batch)
+    return calls
+
+
+def part_of(module: str) -> str:
+    """Which half of an encoder-decoder a module is of; "" in other models."""
+    if module.startswith(ENCODER):
+        return " of the encoder"
+    return " of the decoder" if module.startswith("decoder.") else ""

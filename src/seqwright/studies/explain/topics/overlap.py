@@ -19,28 +19,46 @@ from seqwright.metrics.ngram_overlap import (
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, matrix, table
 from seqwright.studies.explain.options import TopicOptions
+from seqwright.studies.explain.text import documents
+
+ZERO = "One order without a match makes the geometric mean 0; corpus BLEU sums the counts of all sentences."
+CANDIDATE = "Tôi học NLP của AI VIET NAM"
+REFERENCES = ("Tôi đang học lớp AI của AI VIET NAM", "Tôi đang học lớp CV và NLP của AI")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OverlapOptions(TopicOptions):
-    text: str = "Tôi học NLP của AI VIET NAM"
-    """Candidate: the output of a system."""
-    references: tuple[str, ...] = (
-        "Tôi đang học lớp AI của AI VIET NAM",
-        "Tôi đang học lớp CV và NLP của AI",
-    )
-    """Reference translations."""
+    text: str = CANDIDATE
+    """Candidate, the output of a system, on the first line; its references on the others."""
+    references: tuple[str, ...] = REFERENCES
+    """Reference translations, of another text in place of its lines: references=["a cat sat", "the cat sits"]."""
 
     resizable: ClassVar[tuple[str, ...]] = ("references",)
 
-    def __post_init__(self) -> None:
-        if not self.text.split() or not all(reference.split() for reference in self.references):
-            raise UserError("candidate and references must not be empty; --on is the candidate.")
+    @property
+    def of_lecture(self) -> bool:
+        return self.text == CANDIDATE and self.references == REFERENCES
+
+    def words(self) -> tuple[list[str], list[list[str]]]:
+        """Words of the candidate, and of each reference."""
+        candidate, *lines = documents(self.text)
+        chosen = self.text == CANDIDATE or self.references != REFERENCES
+        if lines and chosen:
+            raise UserError("references are the lines after the first, or those of --set references=[…]; not both.")
+        references = self.references if chosen else lines
+        if not references:
+            raise UserError(
+                "give references, too: the lines after the first of a text or file, or --set 'references=[\"the cat"
+                " sat\"]'."
+            )
+        if not all(reference.split() for reference in references):
+            raise UserError("a reference is empty; give words: --set 'references=[\"the cat sat\"]'.")
+        return candidate.split(), [reference.split() for reference in references]
 
 
 def bleu(options: OverlapOptions) -> Explanation:
     """BLEU against the first reference, then against all."""
-    candidate, references = options.text.split(), [reference.split() for reference in options.references]
+    candidate, references = options.words()
     steps = [
         Step(
             "Candidate and references",
@@ -51,7 +69,7 @@ def bleu(options: OverlapOptions) -> Explanation:
                     "texts",
                     ["text", "words", "length"],
                     [
-                        ("candidate", options.text, len(candidate)),
+                        ("candidate", " ".join(candidate), len(candidate)),
                         *((f"reference {n}", " ".join(words), len(words)) for n, words in enumerate(references, 1)),
                     ],
                 )
@@ -68,12 +86,13 @@ def bleu(options: OverlapOptions) -> Explanation:
     ]
     if len(references) > 1:
         steps.append(_bleu_step("Against all references", "all references", candidate, references))
+    if options.of_lecture:
         alone = [clipped_precision(candidate, references[1:2], n) for n in range(1, MAX_ORDER + 1)]
         rows: list[Sequence[Cell]] = [(n, f"{hits}/{total}") for n, (hits, total) in enumerate(alone, 1)]
         steps.append(
             Step(
                 "Reference 2 alone",
-                "One order without a match makes the geometric mean 0; corpus BLEU sums the counts of all sentences.",
+                ZERO,
                 "",
                 [
                     table("precisions of reference 2", ["n", "precision"], rows),
@@ -100,10 +119,17 @@ def _bleu_step(heading: str, name: str, candidate: Sequence[str], references: Se
         (n, f"{hits}/{total}", hits / total if total else 0.0) for n, (hits, total) in enumerate(precisions, 1)
     ]
     c, r = len(candidate), closest_length(candidate, references)
+    prose = (
+        f"Candidate length c = {c}, reference length r = {r} (the closest). The lectures' brevity penalty is"
+        " min(1, c/r); the standard one falls faster."
+    )
+    if c < MAX_ORDER:
+        prose += f" A candidate of {c} words has no {c + 1}-grams: 0/0 counts as 0, and so does its BLEU."
+    elif not all(hits for hits, _ in precisions):
+        prose += f" {ZERO}"
     return Step(
         heading,
-        f"Candidate length c = {c}, reference length r = {r} (the closest). The lectures' brevity penalty is"
-        " min(1, c/r); the standard one falls faster.",
+        prose,
         "BLEU = penalty · (p₁ p₂ p₃ p₄)^(1/4)    penalty = min(1, exp(1 - r/c))",
         [
             table(f"precisions of {name}", ["n", "precision", "p"], rows),
@@ -117,12 +143,13 @@ def _bleu_step(heading: str, name: str, candidate: Sequence[str], references: Se
 
 def f1(options: OverlapOptions) -> Explanation:
     """Precision, recall and F1 of words against the first reference."""
-    candidate, reference = options.text.split(), options.references[0].split()
+    candidate, (reference, *others) = options.words()
     words = overlap(candidate, reference)
     steps = [
         Step(
             "Shared words",
-            "A repeated word matches as often as both have it.",
+            "A repeated word matches as often as both have it."
+            + (f" Of {len(others) + 1} references the first is used." if others else ""),
             "",
             [table("words", ["word", "candidate", "reference", "shared"], _unigrams(candidate, reference))],
         ),

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from seqwright.core.config import UserError
 from seqwright.layers.positions import Rotary, sinusoids
+from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.heat_map import heat_map
 from seqwright.studies.explain.options import TopicOptions, Vector
+from seqwright.studies.explain.position_similarity import position_module, similarity_step
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -50,8 +52,10 @@ class PositionsOptions(TopicOptions):
             raise UserError(f"shift must be 0 to {FAR}, not {self.shift}.")
 
 
-def positions(options: PositionsOptions) -> Explanation:
-    """What a positional encoding must do, and how sinusoids and RoPE do it."""
+def positions(options: PositionsOptions, run: Run | None = None) -> Explanation:
+    """What a positional encoding must do, and how sinusoids and RoPE do it; or the positions of a run."""
+    if run is not None:
+        return _of_run(run)
     steps_of = torch.arange(options.n)
     rows = [f"t={t}" for t in range(options.n)]
     encoded, odd = sinusoids(steps_of, options.d), sinusoids(steps_of, options.odd)
@@ -249,3 +253,14 @@ def _rope(options: PositionsOptions) -> Step:
 
 def _rotated(rotary: Rotary, vector: Vector, position: int) -> Tensor:
     return rotary(torch.tensor([[[list(vector)]]], dtype=torch.float64), torch.tensor([[position]]))
+
+
+def _of_run(run: Run) -> Explanation:
+    module = position_module(run.model)
+    if module is None:
+        raise UserError(
+            f"{run.path} holds a model of kind '{run.settings.kind}', which encodes no positions; train one: --model"
+            " gpt."
+        )
+    step, _ = similarity_step(module, run.model.context)
+    return Explanation("positions", f"Positions of {run.path}", "How a trained model distinguishes positions.", [step])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,22 @@ NAMES = {
 """The lectures' names of parameters, and ours."""
 TRAINED = {"the recurrent layer": ("encoder.",), "recurrent layer and read-out": ("encoder.", "head."), "all": ("",)}
 EXAMPLE, DEFAULTS = example("rnn"), defaults("rnn")
+WAY_3_INPUTS = [[-0.88, 0.81, 0.77], [-1.27, 0.84, 0.04]]
+WAY_3_WEIGHTS = {
+    "weight_ih_l0": [
+        [0.116433, -0.053187, 0.073911],
+        [-0.457559, 0.357172, 0.191992],
+        [0.064114, -0.041354, 0.001408],
+        [0.300631, -0.246367, -0.164221],
+    ],
+    "weight_hh_l0": [
+        [0.014506, -0.112522, 0.014539, 0.087021],
+        [-0.017195, 0.133377, -0.017234, -0.103150],
+        [0.004746, -0.036810, 0.004756, 0.028468],
+        [0.008156, -0.063262, 0.008174, 0.048925],
+    ],
+}
+"""The slide prints inputs and states, not its weights: these are the smallest that lead from the one to the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +74,8 @@ class RNNOptions(TopicOptions):
     """Text that a run is shown on."""
     unit: int = 0
     """Unit of a run's first layer, from 0."""
+
+    run_only: ClassVar[tuple[str, ...]] = ("unit",)
 
     def __post_init__(self) -> None:
         if not all(0 <= id < len(VOCABULARY) for id in (*self.ids, self.target)):
@@ -196,10 +214,39 @@ def rnn(options: RNNOptions, run: Run | None = None) -> Explanation:
                 table("after one step", ["trained", "loss", f"p({target})"], after),
             ],
         ),
+        _without_readout(),
         *_linear_networks(),
     ]
     about = "A recurrent network reads token by token and carries what it has read in a hidden state (Elman 1990)."
     return Explanation("rnn", "Elman network", about, steps)
+
+
+@torch.no_grad()
+def _without_readout() -> Step:
+    """Way 3 of the lectures with a hidden state as wide as the vocabulary."""
+    table = {"kind": "rnn", "width": 4, "embedding": 3, "readout": "none"}
+    model: Any = build.model(build.model_config(table), Vocabulary(size=4)).double()
+    values = {name: torch.tensor(value, dtype=torch.float64) for name, value in WAY_3_WEIGHTS.items()}
+    zero = torch.zeros(4, dtype=torch.float64)
+    set_parameters(model.encoder.network, values | {"bias_ih_l0": zero, "bias_hh_l0": zero})
+    x = torch.tensor(WAY_3_INPUTS, dtype=torch.float64)
+    set_parameters(model, {"embedding.weight": torch.cat([x, torch.zeros(2, 3, dtype=torch.float64)])})
+    ids = torch.tensor([[0, 1]])
+    logits = model(Batch.of_text(ids, ids))[0]  # (T, V): the hidden states
+    names = [f"t={t}" for t in (1, 2)]
+    return Step(
+        "Way 3 without a read-out",
+        "Every position predicts the next token. Where the hidden state is as wide as the vocabulary, here of four"
+        " tokens, it needs no read-out: its values are the logits. (The slide leaves its weights out; these are the"
+        " smallest that give its states.)",
+        "h_t = tanh(W_ih x_t + W_hh h_(t-1))    p_t = softmax(h_t)",
+        [
+            matrix("x of way 3", x, rows=names),
+            *(matrix(f"{name} of way 3", value) for name, value in zip(("W_ih", "W_hh"), values.values(), strict=True)),
+            matrix("h of way 3", logits, rows=names),
+            matrix("p of way 3", logits.softmax(-1), rows=names, heat=True),
+        ],
+    )
 
 
 def _linear_networks() -> list[Step]:

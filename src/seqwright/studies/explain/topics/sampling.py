@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from seqwright.decoding.options import SamplingOptions
 from seqwright.decoding.sampling import draw, uniform
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Table, table
+from seqwright.studies.explain.figures import Table, joined, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import run_ids
 from seqwright.studies.explain.topics.ngram import CONTEXT, COWS, Models, NGramOptions, busiest_context
@@ -37,10 +38,12 @@ class SamplingExample(TopicOptions):
     """Tokens that top-k keeps."""
     top_p: float = 0.8
     """Mass that top-p keeps."""
-    min_p: float = 0.2
+    min_p: float = 0.3
     """Probability, relative to the most probable token, that min-p keeps."""
     seed: int = 0
     """Seed of the draws."""
+
+    either: ClassVar[tuple[str, ...]] = ("temperature", "top_k", "top_p", "min_p", "seed")
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
@@ -146,7 +149,7 @@ def _of_text(options: SamplingExample) -> tuple[Tensor, Sequence[str], str]:
         raise UserError("context must have a word or more, such as context='cows eat'.")
     probabilities = models.next(models.fitted(len(context) + 1, "mle"), context).double()
     names = models.tokenizer.tokens(range(models.tokenizer.size))
-    return probabilities.log(), names, " ".join(models.tokenizer.tokens(context))
+    return probabilities.log(), names, joined(models.tokenizer.tokens(context))
 
 
 @torch.inference_mode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Branch, Cell, Tree, matrix, table, visible
 from seqwright.studies.explain.options import Rows, TopicOptions
-from seqwright.studies.explain.text import run_ids
+from seqwright.studies.explain.text import run_example, run_ids
+from seqwright.tasks.translation.task import TranslationRun
 
 NAMES = ("a", "b", "c", "END", "START")
 END, START = 3, 4
@@ -41,6 +42,8 @@ class SearchExample(TopicOptions):
     """Exponent of the length normalization of the last step."""
     text: str = ""
     """With a run: the prompt."""
+
+    either: ClassVar[tuple[str, ...]] = ("beam_size", "max_tokens")
 
     def __post_init__(self) -> None:
         if any(value < 0 for row in self.p for value in row) or any(sum(row) <= 0 for row in self.p):
@@ -120,7 +123,7 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
         ),
         Step(
             "Exhaustive search",
-            f"All {len(finished)} outputs of at most {options.max_tokens} tokens, best first.",
+            f"There are {len(finished)} outputs of at most {options.max_tokens} tokens; the ten most probable:",
             "argmax over all y of log p(y)",
             [_outputs("exhaustive", finished[:10]), matrix("outputs in all", len(finished))],
         ),
@@ -210,16 +213,21 @@ def search_tree(name: str, nodes: Sequence[Node], names: Sequence[str] | None = 
 
 
 def _of_run(options: SearchExample, run: Run) -> Explanation:
-    ids, _ = run_ids(run, options.text, limit=None)
-    tokenizer = run.tokenizer
+    """The beam after a prompt, or of a translator the beam of a source."""
+    if isinstance(run, TranslationRun):
+        source, tokenizer = run_example(run, options.text).batch.source, run.tokenizers.target
+        condition, prompt = "source", list[int]()
+    else:
+        ids, _ = run_ids(run, options.text, limit=None)
+        source, tokenizer = Source.empty(1, run.device), run.tokenizer
+        condition, prompt = "prompt", ids[1:] if tokenizer.sos is not None else ids
     choices = SearchOptions(
         beam_size=options.beam_size, max_tokens=options.max_tokens, length_penalty="none", rank_unfinished="among"
     )
     recorded = BeamTree()
-    prompt = ids[1:] if tokenizer.sos is not None else ids
     (hypotheses,) = run_search(
         run.model,
-        Source.empty(1, run.device),
+        source,
         replace(choices, n_best=options.beam_size),
         sos=tokenizer.sos,
         eos=tokenizer.eos,
@@ -231,9 +239,9 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
     steps = [
         Step(
             f"Beam search with beam {options.beam_size}",
-            f"After “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so far; ✗ marks"
-            " candidates that were dropped.",
-            "score = log p(y_1 … y_t | prompt)",
+            f"{condition.capitalize()}: “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so"
+            " far; ✗ marks candidates that were dropped.",
+            f"score = log p(y_1 … y_t | {condition})",
             [search_tree("beam tree", nodes, tokenizer.tokens([node.id for node in nodes]))],
         ),
         Step(

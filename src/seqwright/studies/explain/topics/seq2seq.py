@@ -13,10 +13,13 @@ from seqwright.core.config import UserError
 from seqwright.decoding.attention_recorder import alignments
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
+from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.recording import recorded, set_sinusoidal_parameters
+from seqwright.studies.explain.text import run_example
+from seqwright.tasks.translation.task import TranslationRun
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
 
@@ -38,6 +41,8 @@ class Seq2SeqOptions(TopicOptions):
     steps: int = 20
     """Training steps on this one pair."""
     learning_rate: float = 0.3
+    text: str = ""
+    """Source that a run is shown on."""
 
     resizable: ClassVar[tuple[str, ...]] = ("source", "target")
 
@@ -69,8 +74,10 @@ def fixed_model(options: Seq2SeqOptions) -> Any:
     return model
 
 
-def seq2seq(options: Seq2SeqOptions) -> Explanation:
-    """One sentence pair through a recurrent encoder-decoder."""
+def seq2seq(options: Seq2SeqOptions, run: Run | None = None) -> Explanation:
+    """One sentence pair through a recurrent encoder-decoder; or a source and the output of a trained translator."""
+    if run is not None:
+        return _of_run(options.text, run)
     source_words = [SOURCE[id] for id in options.source]
     input, target = [SOS, *options.target], [*options.target, EOS]
     source = Source(ids=torch.tensor([options.source]), mask=torch.ones(1, len(options.source), dtype=torch.bool))
@@ -163,3 +170,38 @@ def _trained(model: Any, batch: Batch, options: Seq2SeqOptions) -> list[tuple[in
         if step < options.steps:
             sgd.step()
     return [row for row in losses if row[0] % max(1, options.steps // 10) == 0]
+
+
+@torch.inference_mode()
+def _of_run(text: str, run: Run) -> Explanation:
+    if not isinstance(run, TranslationRun):
+        raise UserError(f"{run.path} {run.description}; sequence to sequence is what translators do: train --pairs.")
+    example = run_example(run, text)
+    log_probs = run.model(example.batch)[0].float().log_softmax(-1).cpu()  # (T, V)
+    target = example.batch.target[0].cpu()
+    chosen = log_probs.gather(1, target.unsqueeze(1)).squeeze(1)
+    ranks = 1 + (log_probs > chosen.unsqueeze(1)).sum(1)
+    best = run.tokenizers.target.tokens(log_probs.argmax(-1).tolist())
+    rows = list(zip(example.tokens, example.targets, chosen.exp().tolist(), ranks.tolist(), best, strict=True))
+    steps = [
+        Step(
+            "The source",
+            "What the encoder reads, and the output that the search of the run finds for it.",
+            figures=[
+                table("source", ["position", "token"], list(enumerate(example.source))),
+                table("output", ["position", "token"], list(enumerate(example.targets))),
+            ],
+        ),
+        Step(
+            "Teacher forcing",
+            "In training the decoder reads the reference, here the output, and predicts it shifted by one: all"
+            " positions at once, each from the source and the tokens before it.",
+            "L = -1/n Σ log p(y_t | y_1 … y_(t-1), x)",
+            [
+                table("shifted", ["input", "target", "p(target)", "rank", "most probable"], rows),
+                matrix("L", -float(chosen.mean())),
+            ],
+        ),
+    ]
+    about = "A trained translator under teacher forcing; `explain cross-attention` has its alignment."
+    return Explanation("seq2seq", f"Sequence to sequence of {run.path}", about, steps)

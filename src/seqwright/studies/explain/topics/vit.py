@@ -50,6 +50,8 @@ class ViTOptions(TopicOptions):
     resizable: ClassVar[tuple[str, ...]] = ("image",)
 
     def __post_init__(self) -> None:
+        if self.text and self.image != ViTOptions.image:
+            raise UserError("give an image file with --on, or gray values with --set image=…; one of them.")
         if not all(0 <= pixel <= 255 for row in self.image for pixel in row) or not all(self.image):
             raise UserError("image holds gray values from 0 to 255.")
         if self.patch < 1 or not 2 <= self.width <= 64 or self.width % 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import MAX_ROWS, Figure, Matrix, table, visible
+from seqwright.studies.explain.figures import MAX_ROWS, Figure, Matrix, joined, table, visible
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import PROVERBS, documents, run_tokenizer
 from seqwright.text.backend import UnicodeForm
@@ -126,6 +126,8 @@ class PairsOptions(VocabularyOptions):
     context: int = 6
     """Maximum length of an input; shorter ones are padded on the right."""
 
+    either: ClassVar[tuple[str, ...]] = ("context",)
+
     def __post_init__(self) -> None:
         if not 1 <= self.context <= 32:
             raise UserError(f"context must be 1 to 32, not {self.context}.")
@@ -164,7 +166,7 @@ def pairs(options: PairsOptions, run: Run | None = None) -> Explanation:
                     ["input", "input ids", "target", "target id"],
                     [
                         (
-                            " ".join(tokenizer.tokens(input.tolist())),
+                            joined(tokenizer.tokens(input.tolist())),
                             " ".join(map(str, input.tolist())),
                             tokenizer.tokens([target])[0],
                             target,
@@ -191,8 +193,8 @@ def pairs(options: PairsOptions, run: Run | None = None) -> Explanation:
                     ["input", "target"],
                     [
                         (
-                            " ".join(with_eos.tokens(input[target != IGNORE].tolist())),
-                            " ".join(with_eos.tokens(target[target != IGNORE].tolist())),
+                            joined(with_eos.tokens(input[target != IGNORE].tolist())),
+                            joined(with_eos.tokens(target[target != IGNORE].tolist())),
                         )
                         for input, target in _examples(Documents, ended, len(ended.ids))
                     ],

@@ -26,10 +26,12 @@ from seqwright.tasks.tagging.task import TaggingRun
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.text.tokenizer import Tokenizer
 
+ENCODER = "reader."
+"""Prefix of the names of the modules that encode the source of an encoder-decoder."""
 MAX_TOKENS = 1024
-"""Tokens of a text that are inspected: attention weights grow with the square of them."""
+"""Tokens of a text that are read at most: attention weights grow with the square of them."""
 SAMPLE_TOKENS = 32
-"""Tokens of the validation text that are inspected where no text is named."""
+"""Tokens of the validation text that are read where no text is named."""
 WINDOW = 256
 """Tokens of a file that are read at once, where the context is not shorter."""
 
@@ -53,26 +55,33 @@ class Example:
     pixels: Pixels | None = None
     """(H, W, C), where the source is an image."""
 
+    def tokens_of(self, module: str, length: int) -> tuple[str, ...]:
+        """The tokens at the positions of a module of the model, by its name and the number of positions."""
+        if module.startswith(ENCODER):
+            return self.source
+        both = (*self.source, *self.tokens)  # a prefix language model reads them as one sequence
+        return both if length == len(both) else self.tokens
 
-def example(run: Run, text: str | None = None, target: str | None = None) -> Example:
+
+def example(run: Run, text: str | None = None, target: str | None = None, *, limit: int = MAX_TOKENS) -> Example:
     """A text (by default one of the run's validation data) as the run reads it; `target` is what a translator is
-    taken to have generated, by default the output of its search."""
+    taken to have generated, by default the output of its search. Texts of decoders are cut to `limit` tokens."""
     if isinstance(run, TranslationRun):
-        return _translation(run, _text(run, text), target)
+        return _translation(run, _text(run, text), target, limit)
     if isinstance(run, ChatRun):
-        return _chat(run, _text(run, text), target)
+        return _chat(run, _text(run, text), target, limit)
     if isinstance(run, DenoisingRun):
-        return _denoising(run, _text(run, text), target)
+        return _denoising(run, _text(run, text), target, limit)
     if target is not None:
         raise UserError(f"{run.path} has no target beside its text: it {run.description}; leave --target out.")
     if isinstance(run, LanguageRun):
-        return _language(run, _text(run, text))
+        return _language(run, _text(run, text), limit)
     if isinstance(run, ClassificationRun):
         return _classification(run, _text(run, text))
     if isinstance(run, TaggingRun):
         return _tagging(run, _text(run, text))
     assert isinstance(run, MaskedRun)
-    return _masked(run, _text(run, text))
+    return _masked(run, _text(run, text), limit)
 
 
 def file_examples(run: Run, on: str) -> Iterator[Example]:
@@ -101,9 +110,9 @@ def _text(run: Run, text: str | None) -> str:
         try:
             text = _validation_text(run)
         except UserError as error:
-            raise UserError(f"{run.path} has no validation text to inspect; give a text after the run.") from error
+            raise UserError(f"{run.path} has no validation text to show; give a text after the run.") from error
     if not text.strip():
-        raise UserError("the text is empty; give some words: seqwright inspect RUN 'a few words'.")
+        raise UserError("the text is empty; give a few words.")
     return next(iter(run.check_form([text])))
 
 
@@ -124,30 +133,30 @@ def _validation_text(run: Run) -> str:
     return " ".join(run.tagged().sentences[0].words)
 
 
-def _fitted(ids: Sequence[int], context: int | None) -> tuple[list[int], tuple[str, ...]]:
-    """The first ids, as many as the model sees at once and MAX_TOKENS at most, and a note on the others."""
-    limit = min(MAX_TOKENS, context or MAX_TOKENS)
+def _fitted(ids: Sequence[int], context: int | None, limit: int) -> tuple[list[int], tuple[str, ...]]:
+    """The first ids, as many as the model sees at once and `limit` at most, and a note on the others."""
+    limit = min(limit, context or limit)
     if len(ids) <= limit:
         return list(ids), ()
-    why = "the model sees at most" if limit == context else "inspect shows at most"
+    why = "the model sees at most" if limit == context else "shown are at most"
     return list(ids[:limit]), (f"{why} {limit:,} tokens at a time: the last {len(ids) - limit:,} are left out.",)
 
 
-def _language(run: LanguageRun, text: str) -> Example:
+def _language(run: LanguageRun, text: str, limit: int) -> Example:
     tokenizer = run.tokenizer
     assert tokenizer.sos is not None
-    ids, notes = _fitted([tokenizer.sos, *tokenizer.encode(text)], run.model.context)
+    ids, notes = _fitted([tokenizer.sos, *tokenizer.encode(text)], run.model.context, limit)
     return replace(_language_ids(run, ids), text=text, notes=(*notes, *_unknown(tokenizer, ids)))
 
 
-def _chat(run: ChatRun, text: str, target: str | None) -> Example:
+def _chat(run: ChatRun, text: str, target: str | None, limit: int) -> Example:
     """A question and its reply, with the roles of the conversation."""
     notes: tuple[str, ...] = ()
     if target is None:
         target = run.chat(text).content
-        notes = (f"reply: {target!r}.",)
+        notes = (f"reply: “{target}”",)
     prompt = run.turns.prompt((Message("user", text),))
-    ids, cut = _fitted([*prompt, *run.tokenizer.encode(target), run.turns.end], run.model.context)
+    ids, cut = _fitted([*prompt, *run.tokenizer.encode(target), run.turns.end], run.model.context, limit)
     read = _language_ids(run, ids)
     scored = read.batch.target.clone()
     scored[:, : len(prompt) - 1] = IGNORE  # only the assistant's tokens are learned
@@ -162,7 +171,7 @@ def _language_ids(run: LanguageRun | ChatRun, ids: Sequence[int]) -> Example:
     return Example(text="", batch=batch, tokens=tokens, targets=(*tokens[1:], ""))
 
 
-def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
+def _translation(run: TranslationRun, text: str, target: str | None, limit: int) -> Example:
     tokenizers = run.tokenizers
     data = run.settings.data
     tag = data.tags[0] if data.tags else None
@@ -173,15 +182,15 @@ def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
     if target is None:
         (best,) = run.translate([texts], tag=tag, truncate=True)
         target = best.text
-        notes = (f"target: the output of the search, {target!r}.",)
+        notes = (f"target, the output of the search: “{target}”",)
     ids, mask = encode_sources([(texts, tag)], tokenizers.source).padded(np.arange(1), 0)
     size = run.model.context
-    source_ids, cut = _fitted(ids[0].tolist(), size)
+    source_ids, cut = _fitted(ids[0].tolist(), size, limit)
     source = Source(mask=torch.from_numpy(mask[:, : len(source_ids)]), ids=torch.tensor([source_ids]))
     sos, eos = tokenizers.target.sos, tokenizers.target.eos
     assert sos is not None
     assert eos is not None
-    output, cut_target = _fitted([*tokenizers.target.encode(target), eos], size)
+    output, cut_target = _fitted([*tokenizers.target.encode(target), eos], size, limit)
     batch = Batch(source=source, input=torch.tensor([[sos, *output[:-1]]]), target=torch.tensor([output]))
     return Example(
         text=text,
@@ -193,15 +202,15 @@ def _translation(run: TranslationRun, text: str, target: str | None) -> Example:
     )
 
 
-def _denoising(run: DenoisingRun, text: str, target: str | None) -> Example:
+def _denoising(run: DenoisingRun, text: str, target: str | None, limit: int) -> Example:
     """A text as source, with `<mask>` where it is noised; the target is the text, unless another is named."""
     tokenizer, context = run.tokenizer, run.model.context
     sos, eos = tokenizer.sos, tokenizer.eos
     assert sos is not None
     assert eos is not None
     encoded = [*encode_masks(text, tokenizer), eos] if MASK in text else run.encode_source(text)
-    source, cut = _fitted(encoded, context)
-    output, cut_target = _fitted([*tokenizer.encode(text if target is None else target), eos], context)
+    source, cut = _fitted(encoded, context, limit)
+    output, cut_target = _fitted([*tokenizer.encode(text if target is None else target), eos], context, limit)
     ids = torch.tensor([source])
     batch = Batch(
         source=Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids),
@@ -251,9 +260,11 @@ def _tagging(run: TaggingRun, text: str) -> Example:
     return Example(text=text, batch=batch, tokens=tokens, words=words[:read], notes=notes)
 
 
-def _masked(run: MaskedRun, text: str) -> Example:
+def _masked(run: MaskedRun, text: str, limit: int) -> Example:
     masked = MASK in text
-    ids, notes = _fitted(encode_masks(text, run.tokenizer) if masked else run.encode_source(text), run.model.context)
+    ids, notes = _fitted(
+        encode_masks(text, run.tokenizer) if masked else run.encode_source(text), run.model.context, limit
+    )
     return replace(_masked_ids(run, ids), text=text, notes=(*notes, *_unknown(run.tokenizer, ids)))
 
 

@@ -1,0 +1,83 @@
+"""Layers, heads and spans that select what an inspection shows, and those that are refused; tokenizers that differ."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import seqwright as sw
+from seqwright.core.config import UserError
+from seqwright.inspection.gain import tokenizer_difference
+from seqwright.text.trainers import TokenizerConfig, train
+
+from .conftest import SOURCES, TEXT, Runs
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("gpt", {"views": ["attentiom"]}, "Did you mean 'attention'?"),
+        ("ngram", {"views": ["attention"]}, "which has no view 'attention'; it has tokens, back-off, beam."),
+        ("gpt", {"views": ["gain"]}, "Name another run with --against."),
+        ("gpt", {"text": " \n"}, "the text is empty"),
+        ("gpt", {"target": "x"}, "has no target beside its text"),
+        ("gpt", {"image": 1}, "--image is for runs of images"),
+        ("vit", {"text": "no.png"}, "no.png"),
+        ("vit", {"text": None, "beside": "x"}, "are for texts"),
+    ],
+)
+def test_wrong_input_is_a_user_error(runs: Runs, kind: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        sw.inspect(runs[kind], **({"text": TEXT} | options))  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["gpt", "ngram", "gru", "seq2seq", "classifier"])
+def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
+    text, target = SOURCES.get(kind, TEXT), {"target": "die Katze sass"} if kind == "seq2seq" else {}
+    everything, part = (runs[kind].inspect(text, span=span, **target) for span in (None, (2, 4)))
+    for view in set(everything.views) & {"tokens", "back-off", "attention", "gates", "logit-lens", "saliency"}:
+        for figure, shown in zip(everything.result(view).step.figures, part.result(view).step.figures, strict=True):
+            both = [one.as_json() for one in (figure, shown)]
+            rows, kept = (one.get("tokens") or one["rows"] for one in both)
+            first = 0 if view == "gates" or both[0]["name"] in ("self attention", "encoder attention") else 1
+            expected = rows[2 - first : 4 - first]
+            assert kept == expected
+    with pytest.raises(UserError, match="no tokens 90:99: the last has the number"):
+        runs[kind].inspect(text, span=(90, 99), **target)
+    with pytest.raises(UserError, match="a span goes from a token to a later one"):
+        runs[kind].inspect(text, span=(4, 2), **target)
+
+
+def test_a_span_without_tokens_of_a_view_is_refused(runs: Runs) -> None:
+    with pytest.raises(UserError, match="no tokens 0:1 here: they have the numbers 1 to"):
+        runs["gpt"].inspect(TEXT, span=(0, 1)).text()
+    page = runs["gpt"].inspect(TEXT, span=(0, 1)).html()
+    assert "Attention by layer and head" in page
+    assert "next-token distribution" not in page
+    decoded = runs["seq2seq"].inspect("the cat", target="die Katze sass die Katze", span=(5, 6))
+    assert {figure.name for figure in decoded.result("gates").step.figures} == {"decoder, layer 0", "decoder, layer 1"}
+    assert len(decoded.gates) > 2  # values have all layers and tokens
+
+
+def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:
+    assert "self attention, layer 1, head 0" in runs["gpt"].inspect(TEXT, layer=1, head=0).text()
+    with pytest.raises(UserError, match=r"whose views have no layers \(tokens, back-off, beam\)"):
+        runs["ngram"].inspect(TEXT, layer=0)
+    with pytest.raises(UserError, match="tokens has no heads; choose --view attention"):
+        runs["gpt"].inspect(TEXT, head=0, views=["tokens"])
+    with pytest.raises(UserError, match="no layer 2: layers go from 0 to 1"):
+        runs["gpt"].inspect(TEXT, layer=2, views=["attention"]).text()
+    with pytest.raises(UserError, match="no head 5: heads go from 0 to 1"):
+        _ = runs["gpt"].inspect(TEXT).attention[0, 5]
+    with pytest.raises(UserError, match="--against compares language models"):
+        runs["gpt"].inspect(TEXT, against=runs["masked"])
+
+
+def test_tokenizers_of_other_texts_are_told_apart() -> None:
+    ours, theirs, longer = (train(TokenizerConfig(kind="words"), [text]) for text in ("a b", "a c", "a b c"))
+    assert re.match(r"its id \d is “b”, not “c”", tokenizer_difference(ours, theirs))
+    assert tokenizer_difference(ours, longer) == f"words of {ours.size} tokens, not words of {ours.size + 1}"
+    lowered = train(TokenizerConfig(kind="words", lowercase=True), ["a b"])
+    assert tokenizer_difference(ours, lowered) == "the same tokens, but normalized or split otherwise"
