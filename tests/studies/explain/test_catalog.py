@@ -285,3 +285,11 @@ def test_tree_marks_what_was_pruned() -> None:
     tree = Tree("t", (Branch("a", "-1", True, (Branch("b", "-2", False),)), Branch("c")))
     assert tree.text() == "t\n├─ a  -1\n│  └─ b  -2  ✗\n└─ c"
     assert 'class="pruned"' in tree.html()
+
+
+def test_json_of_figures_has_raw_tokens_where_their_white_space_is_shown() -> None:
+    """A program that reads the JSON needs the token, a reader sees its white space."""
+    shown = table("t", ["token"], [[" a"], ["\n"]]), matrix("m", [[1.0]], rows=[" a"], columns=["\n"])
+    assert shown[0].as_json()["rows"] == [{"token": " a"}, {"token": "\n"}]
+    assert (shown[1].as_json()["rows"], shown[1].as_json()["columns"]) == ([" a"], ["\n"])
+    assert all("␣a" in figure.text() and "↵" in figure.text() and "␣a" in str(figure.html()) for figure in shown)

@@ -107,9 +107,9 @@ class Matrix(Displayed):
         if not self.shape:
             return f"{self.name} = {self._scalar}"
         cells = [[number(value) for value in row] for row in self._grid()]
-        labels = [*self.rows, *[""] * (len(cells) - len(self.rows))] if self.rows else [""] * len(cells)
+        labels = [*map(visible, self.rows), *[""] * (len(cells) - len(self.rows))]
         columns = len(cells[0]) if cells else 0
-        heads = list(self.columns) or [""] * columns
+        heads = list(map(visible, self.columns)) or [""] * columns
         widths = [max(map(cell_len, column), default=0) for column in zip(heads, *cells, strict=True)]
         margin = max(map(cell_len, labels), default=0)
         lines = [self.title]
@@ -130,10 +130,12 @@ class Matrix(Displayed):
     def html(self) -> Html:
         if not self.shape:
             return element("p", element("b", self.name), f" = {self._scalar}", class_="scalar")
-        head = element("tr", *([element("td")] if self.rows else []), *(_header(name, "col") for name in self.columns))
+        head = element(
+            "tr", *([element("td")] if self.rows else []), *(_header(visible(name), "col") for name in self.columns)
+        )
         rows = []
         for n, values in enumerate(self._grid()):
-            label = [_header(self.rows[n], "row")] if self.rows else []
+            label = [_header(visible(self.rows[n]), "row")] if self.rows else []
             rows.append(element("tr", *label, *(self._cell(value) for value in values)))
         parts = ([element("thead", head)] if self.columns else []) + [element("tbody", *rows)]
         caption = element("figcaption", element("span", self.title, class_="title"))
@@ -187,7 +189,7 @@ def matrix(
         shape.append(len(inner))
         inner = inner[0] if inner else 0.0
     assert len(shape) <= 2, f"{name} has {len(shape)} axes; show its parts"
-    labels = tuple(map(visible, rows))[:MAX_ROWS], tuple(map(visible, columns))[:MAX_COLUMNS]
+    labels = tuple(rows)[:MAX_ROWS], tuple(columns)[:MAX_COLUMNS]
     return Matrix(name, nested, tuple(shape), *labels, heat, signed)
 
 
@@ -234,11 +236,8 @@ class Table(Displayed):
 
 
 def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A figure of rows; white space in text is made visible."""
-    complete = [
-        tuple(visible(cell) if isinstance(cell, str) and not isinstance(cell, Drawn) else cell for cell in row)
-        for row in rows
-    ]
+    """A figure of rows."""
+    complete = list(map(tuple, rows))
     return Table(name, tuple(columns), tuple(complete[:MAX_ROWS]), len(complete))
 
 
@@ -301,7 +300,10 @@ def joined(tokens: Iterable[str]) -> str:
 
 
 def _shown(cell: Cell) -> str:
-    return "" if cell is None else cell if isinstance(cell, str) else number(cell)
+    """A cell as it is displayed, with the white space of texts visible."""
+    if isinstance(cell, str):
+        return cell if isinstance(cell, Drawn) else visible(cell)
+    return "" if cell is None else number(cell)
 
 
 def _pad(text: str, width: int, *, right: bool) -> str:
