@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
 from seqwright.layers.heads import TokenHead
-from seqwright.training.objective import Objective, symmetric_kl
+from seqwright.training.objective import Objective, position_kl, symmetric_kl
 
 from ..contract.kinds import small
 from ..contract.translators import pairs, translator
@@ -42,6 +42,8 @@ def test_symmetric_kl_is_the_mean_of_both_directions() -> None:
     p, q = (head(hidden[target != IGNORE]).log_softmax(-1) for hidden in (hidden1, hidden2))
     expected = [F.kl_div(b, a, reduction="sum", log_target=True) for a, b in ((p, q), (q, p))]
     assert_close(symmetric_kl(head, hidden1, hidden2, target), sum(expected) / 2)
+    unselected = position_kl(head, hidden1, hidden2) * (target != IGNORE)  # as on a GPU
+    assert_close(unselected.sum(), sum(expected) / 2)
 
 
 def test_activation_regularization_is_the_mean_square_and_the_mean_squared_change() -> None:

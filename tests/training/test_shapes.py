@@ -38,9 +38,9 @@ def loss_and_gradients(model: Any, given: Batch) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_padding_changes_neither_loss_nor_gradients_of_a_translator(name: str) -> None:
-    model, given = translator(name), cut(pairs(rows=3), 3, 3)
+    model, given = translator(name), cut(pairs(rows=17), 3, 3)
     padded = few_shapes(given, model.context)
-    assert (padded.rows, padded.source.mask.size(1), padded.input.size(1)) == (4, 4, 4)
+    assert (padded.rows, padded.source.mask.size(1), padded.input.size(1)) == (20, 4, 4)
     assert_close(loss_and_gradients(model, padded), loss_and_gradients(model, given))
 
 
@@ -52,10 +52,9 @@ def test_padding_changes_neither_loss_nor_gradients_of_a_classifier(name: str) -
     assert_close(loss_and_gradients(model, padded), loss_and_gradients(model, given))
 
 
-def test_lengths_that_would_exceed_the_context_stay() -> None:
-    given = cut(pairs(rows=3), 5, 3)
-    assert few_shapes(given, 11).input.shape == (4, 3)
-    assert few_shapes(given, 12).input.shape == (4, 4)
+def test_no_side_is_padded_beyond_the_context_and_few_rows_stay() -> None:
+    padded = few_shapes(cut(pairs(rows=3), 5, 3), 6)
+    assert (padded.source.mask.size(1), padded.input.shape) == (6, (3, 4))
 
 
 def test_shapes_are_few() -> None:

@@ -46,10 +46,10 @@ def logit_lens_view(subject: Subject) -> ViewResult:
     predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(labels))
     shown, known = subject.options.shown(len(predicted), 1), [t for t, there in enumerate(real.tolist()) if there]
     inside = [t for t in known if t in range(len(labels))[shown]]
-    figures: list[Figure] = [
-        TokenTable("most probable token after each layer", ("target", *columns), predicted[shown]),
-        matrix("surprisal of the target (bits)", surprisal[inside], rows=[labels[t] for t in inside], columns=columns),
-    ]
+    figures: list[Figure] = [TokenTable("most probable token after each layer", ("target", *columns), predicted[shown])]
+    if inside:  # the last position has no target
+        rows = [labels[t] for t in inside]
+        figures.append(matrix("surprisal of the target (bits)", surprisal[inside], rows=rows, columns=columns))
     step = Step(
         "Logit lens: predictions by layer",
         prose,

@@ -9,6 +9,7 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import HasActivations, Head, ModelsSource, Trainable
 from seqwright.core.state import State
 from seqwright.layers.cross_entropy import upcast
+from seqwright.layers.heads import MLMHead
 
 
 class Objective(nn.Module):
@@ -92,7 +93,12 @@ def temporal_activation_l2(activations: Tensor, real: Tensor) -> Tensor:
 def symmetric_kl(head: Head, hidden1: Tensor, hidden2: Tensor, target: Tensor) -> Tensor:
     """The mean of KL(p ‖ q) and KL(q ‖ p), summed over real targets; p and q are a head's two predictions."""
     real = target != IGNORE
-    if hidden1.device.type == "cpu":  # on a GPU the shape would need a synchronization
+    if hidden1.device.type == "cpu" or isinstance(head, MLMHead):  # else on a GPU a selection would synchronize
         hidden1, hidden2, real = hidden1[real], hidden2[real], real[real]
+    return (position_kl(head, hidden1, hidden2) * real).sum()
+
+
+def position_kl(head: Head, hidden1: Tensor, hidden2: Tensor) -> Tensor:
+    """The same at each position."""
     p, q = (upcast(head(hidden)).log_softmax(-1) for hidden in (hidden1, hidden2))
-    return (((p.exp() - q.exp()) * (p - q)).sum(-1) * real).sum() / 2
+    return ((p.exp() - q.exp()) * (p - q)).sum(-1) / 2

@@ -14,6 +14,8 @@ from seqwright.core.protocols import Feed
 UNIT, UNITS = 4, 8
 """Padded lengths are multiples of the first up to as many of them as the second, then of twice that up to twice as
 long, …; those of rows are twice as dense."""
+MIN_ROWS = 16
+"""Fewer rows are not padded: copies would cost more than they save."""
 FIRST = 4
 """Batches that stand for a feed whose lengths vary."""
 
@@ -27,14 +29,11 @@ def few_shapes(batch: Batch, context: int | None) -> Batch:
     source = batch.source
     if source.ids is None or not source.ids.size(1) or source.visible is not None or source.word_starts is not None:
         return batch
-    extra_source, extra = (_on_grid(ids.size(1), UNIT, UNITS) - ids.size(1) for ids in (source.ids, batch.input))
-    # Of both sides together, since a prefix LM has one context for them.
-    if context is not None and source.ids.size(1) + extra_source + batch.input.size(1) + extra > context:
-        extra_source = extra = 0
+    extra_source, extra = (_extra(ids.size(1), context) for ids in (source.ids, batch.input))
     if not batch.input.size(1):
         by_text = batch.target.dim() == 1 or batch.target.is_floating_point()
         return replace(batch, source=_padded(source, extra_source, 0)) if by_text else batch
-    more = _on_grid(batch.rows, UNIT, 2 * UNITS) - batch.rows
+    more = _on_grid(batch.rows, UNIT, 2 * UNITS) - batch.rows if batch.rows >= MIN_ROWS else 0
     return replace(
         batch,
         source=_padded(source, extra_source, more),
@@ -57,6 +56,12 @@ class FirstBatches:
 
     def batch(self, step: int) -> Batch:
         return self.feed.batch(step % min(FIRST, self.steps_per_epoch))
+
+
+def _extra(length: int, context: int | None) -> int:
+    """Padding of a side, which has at most `context` positions."""
+    extra = _on_grid(length, UNIT, UNITS) - length
+    return extra if context is None else max(0, min(extra, context - length))
 
 
 def _on_grid(size: int, unit: int, units: int) -> int:

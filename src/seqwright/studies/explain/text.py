@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seqwright.core.config import UserError
 from seqwright.runs.run import Run
+from seqwright.tasks.classification.task import ClassificationRun
 from seqwright.tasks.example import Example, example
 from seqwright.tasks.images.run import ImageInputRun
+from seqwright.tasks.tagging.task import TaggingRun
+from seqwright.tasks.translation.task import TranslationRun
 
 if TYPE_CHECKING:
     from seqwright.text.tokenizer import Tokenizer
@@ -35,14 +39,24 @@ def run_tokenizer(run: Run) -> Tokenizer:
     return run.tokenizer
 
 
-def run_example(run: Run, text: str) -> Example:
-    """The first words of a text as a run reads them; of a translator with the output of its search."""
+def run_example(run: Run, text: str, target: str | None = None) -> Example:
+    """The beginning of a text as a run reads it; of a translator with a target, by default the output of its search."""
     if isinstance(run, ImageInputRun):
         raise UserError(
             f"{run.path} {run.description}; `seqwright inspect` shows its layers, `explain vit` its patches."
         )
-    words = text.split(" ")
-    return example(run, " ".join(words[:MAX_TOKENS]), limit=MAX_TOKENS)
+    if not isinstance(run, TranslationRun | ClassificationRun | TaggingRun):
+        return example(run, text, target, limit=MAX_TOKENS)
+    words = text.split(" ")  # whole words: a search must have read the source that is shown
+    read = example(run, " ".join(words[:MAX_TOKENS]), target)
+    left = len(words) - MAX_TOKENS
+    note = f"shown are the first {MAX_TOKENS} words: the last {left:,} are left out."
+    return read if left <= 0 else replace(read, notes=(note, *read.notes))
+
+
+def notes_of(read: Example) -> str:
+    """The notes on what was read, as sentences after others."""
+    return "".join(f" {note[0].upper()}{note[1:]}" for note in read.notes)
 
 
 def run_ids(run: Run, text: str, *, limit: int | None = MAX_TOKENS) -> tuple[list[int], list[str]]:

@@ -17,7 +17,7 @@ from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Figure, Table, matrix, table
 from seqwright.studies.explain.options import TopicOptions, Vector
 from seqwright.studies.explain.recording import set_parameters
-from seqwright.studies.explain.text import run_example
+from seqwright.studies.explain.text import notes_of, run_example
 from seqwright.studies.explain.topics.of_run import calls_of, modules_of, part_of
 
 CELLS: dict[str, tuple[type[nn.Module], ...]] = {"lstm": (nn.LSTM, MogrifierLSTM), "gru": (nn.GRU,)}
@@ -218,4 +218,4 @@ def _of_run(topic: str, cell: str, names: tuple[str, ...], options: LSTMOptions 
         ),
         Step("All units", "What the layer does on average; gates lie between 0 and 1.", figures=means),
     ]
-    return Explanation(topic, f"{cell} of {run.path}", "Gates of a trained network.", steps)
+    return Explanation(topic, f"{cell} of {run.path}", f"Gates of a trained network.{notes_of(example)}", steps)

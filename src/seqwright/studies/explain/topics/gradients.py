@@ -153,7 +153,8 @@ def _of_run(text: str, run: Run) -> Explanation:
 
     handle = embedding.register_forward_hook(leaf)
     try:
-        with torch.enable_grad():
+        # cuDNN's recurrent networks have no backward pass in evaluation mode.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             input = torch.tensor([ids[:-1]], device=run.device)
             log_probs = run.model(Batch.of_text(input, input))[0, -1].log_softmax(-1)
             (gradient,) = torch.autograd.grad(log_probs[ids[-1]], embedded[0])

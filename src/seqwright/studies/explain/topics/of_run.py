@@ -18,7 +18,7 @@ from seqwright.layers.transformer_block import Block
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, Figure, matrix, table, visible
-from seqwright.studies.explain.text import MAX_TOKENS, run_example
+from seqwright.studies.explain.text import notes_of, run_example
 from seqwright.tasks.example import ENCODER, Example
 
 ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
@@ -51,7 +51,7 @@ def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
         matrix("mean of |h| over the units", torch.stack(states).abs().mean(1).cpu(), columns=tokens),
     ]
     if len([name for name, _ in network.named_parameters() if name.startswith("weight_hh")]) == 1:
-        difference = float((torch.stack(states) - outputs[0, :, :width]).abs().max())  # backward states follow
+        difference = float((torch.stack(states) - outputs[0]).abs().max())
         means.append(matrix("largest difference from the network's own h", difference))
     steps = [
         Step(
@@ -62,7 +62,9 @@ def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
         ),
         Step("All units", "Near 1 for tanh, units are saturated, and little gradient passes.", figures=means),
     ]
-    return Explanation("rnn", f"Elman network of {run.path}", "Hidden states of a trained network.", steps)
+    return Explanation(
+        "rnn", f"Elman network of {run.path}", f"Hidden states of a trained network.{notes_of(example)}", steps
+    )
 
 
 @torch.no_grad()
@@ -74,8 +76,7 @@ def attention_of_run(text: str, about: str, run: Run) -> Explanation:
     steps = [
         Step(
             "Tokens",
-            f"The text as {run.path} reads it; at most {MAX_TOKENS} tokens are shown. "
-            + " ".join(f"{note[0].upper()}{note[1:]}" for note in example.notes),
+            f"The text as {run.path} reads it.",
             figures=[table("tokens", ["position", "token"], list(enumerate(example.source or example.tokens)))],
         )
     ]
@@ -87,7 +88,7 @@ def attention_of_run(text: str, about: str, run: Run) -> Explanation:
         ]
         prose = "Row: the token that attends; column: the token it attends to. Layers and heads are counted from 0."
         steps.append(Step(f"Layer {layer}{part_of(name)}", prose, "softmax(Q Kᵀ / √E)", figures))
-    return Explanation("attention", f"Attention of {run.path}", about, steps)
+    return Explanation("attention", f"Attention of {run.path}", about + notes_of(example), steps)
 
 
 @torch.no_grad()
@@ -113,7 +114,8 @@ def mask_of_run(text: str, run: Run) -> Explanation:
             [matrix("S masked", scores, **labels), matrix("P", scores.softmax(-1), **labels, heat=True)],
         ),
     ]
-    return Explanation("masking", f"Mask of {run.path}", "Which tokens may attend to which in a trained model.", steps)
+    about = f"Which tokens may attend to which in a trained model.{notes_of(example)}"
+    return Explanation("masking", f"Mask of {run.path}", about, steps)
 
 
 @torch.no_grad()
@@ -169,7 +171,8 @@ def heads_of_run(text: str, layer: int, run: Run) -> Explanation:
             for head, p in enumerate(weights)
         ),
     ]
-    return Explanation("multi-head", f"Heads of {run.path}", "Attention of a trained model; --set layer=N.", steps)
+    about = f"Attention of a trained model; --set layer=N.{notes_of(example)}"
+    return Explanation("multi-head", f"Heads of {run.path}", about, steps)
 
 
 @torch.no_grad()
@@ -202,7 +205,8 @@ def norm_of_run(text: str, layer: int, run: Run) -> Explanation:
             [table("gains", ["least", "mean", "greatest"], [tuple(map(float, (gain.min(), gain.mean(), gain.max())))])],
         ),
     ]
-    return Explanation("layer-norm", f"Normalization of {run.path}", "A normalization of a trained model.", steps)
+    about = f"A normalization of a trained model.{notes_of(example)}"
+    return Explanation("layer-norm", f"Normalization of {run.path}", about, steps)
 
 
 @torch.no_grad()
@@ -241,7 +245,8 @@ def blocks_of_run(text: str, run: Run) -> Explanation:
                 [table("next token", ["token", "probability"], predicted)],
             )
         )
-    return Explanation("transformer", f"Blocks of {run.path}", "A trained Transformer, block by block.", steps)
+    about = f"A trained Transformer, block by block.{notes_of(example)}"
+    return Explanation("transformer", f"Blocks of {run.path}", about, steps)
 
 
 def _root_mean_square(x: Tensor) -> float:

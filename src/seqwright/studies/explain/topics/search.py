@@ -17,7 +17,7 @@ from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.search import search as run_search
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Branch, Cell, Tree, matrix, table, visible
+from seqwright.studies.explain.figures import Branch, Cell, Tree, joined, matrix, table, visible
 from seqwright.studies.explain.options import Rows, TopicOptions
 from seqwright.studies.explain.text import run_example, run_ids
 from seqwright.tasks.translation.task import TranslationRun
@@ -215,12 +215,14 @@ def search_tree(name: str, nodes: Sequence[Node], names: Sequence[str] | None = 
 def _of_run(options: SearchExample, run: Run) -> Explanation:
     """The beam after a prompt, or of a translator the beam of a source."""
     if isinstance(run, TranslationRun):
-        source, tokenizer = run_example(run, options.text).batch.source, run.tokenizers.target
-        condition, prompt = "source", list[int]()
+        read = run_example(run, options.text, target="")  # the search is what is shown
+        source, tokenizer = read.batch.source, run.tokenizers.target
+        condition, prompt, shown = "source", list[int](), joined(read.source)
     else:
         ids, _ = run_ids(run, options.text, limit=None)
         source, tokenizer = Source.empty(1, run.device), run.tokenizer
-        condition, prompt = "prompt", ids[1:] if tokenizer.sos is not None else ids
+        prompt = ids[1:] if tokenizer.sos is not None else ids
+        condition, shown = "prompt", visible(options.text)[-60:]
     choices = SearchOptions(
         beam_size=options.beam_size, max_tokens=options.max_tokens, length_penalty="none", rank_unfinished="among"
     )
@@ -239,7 +241,7 @@ def _of_run(options: SearchExample, run: Run) -> Explanation:
     steps = [
         Step(
             f"Beam search with beam {options.beam_size}",
-            f"{condition.capitalize()}: “{visible(options.text)[-60:]}”. Numbers are log-probabilities of the output so"
+            f"{condition.capitalize()}: “{shown}”. Numbers are log-probabilities of the output so"
             " far; ✗ marks candidates that were dropped.",
             f"score = log p(y_1 … y_t | {condition})",
             [search_tree("beam tree", nodes, tokenizer.tokens([node.id for node in nodes]))],

@@ -18,7 +18,7 @@ from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.recording import recorded, set_sinusoidal_parameters
-from seqwright.studies.explain.text import run_example
+from seqwright.studies.explain.text import notes_of, run_example
 from seqwright.tasks.translation.task import TranslationRun
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import optimizer
@@ -204,4 +204,5 @@ def _of_run(text: str, run: Run) -> Explanation:
         ),
     ]
     about = "A trained translator under teacher forcing; `explain cross-attention` has its alignment."
+    about += notes_of(example)
     return Explanation("seq2seq", f"Sequence to sequence of {run.path}", about, steps)
