@@ -377,6 +377,12 @@ def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
         runs[kind].inspect(text, span=(4, 2), **target)
 
 
+def test_one_view_is_named_by_a_string(runs: Runs) -> None:
+    assert str(runs["gpt"].inspect(TEXT, views="attention")) == str(runs["gpt"].inspect(TEXT, views=["attention"]))
+    with pytest.raises(UserError, match=r"no view 'atention'\. Did you mean 'attention'\?"):
+        runs["gpt"].inspect(TEXT, views="atention")
+
+
 def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:
     with pytest.raises(UserError, match="no layer 2: layers go from 0 to 1"):
         runs["gpt"].inspect(TEXT, layer=2, views=["attention"]).text()

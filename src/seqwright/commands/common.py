@@ -139,7 +139,7 @@ def print_scores(scores: Any, fingerprint: str, baseline: Mapping[str, Any] | No
 
 
 def predict_images(
-    files: Iterable[str], predict: Callable[[list[str]], Iterable[T]]
+    files: Iterable[str], predict: Callable[[Iterator[str]], Iterable[T]]
 ) -> Iterator[tuple[dict[str, Any], T]]:
     """The prediction for each image of image files, arrays or folders, with its file and its index in that file."""
     from seqwright.data.files import resolve
@@ -147,7 +147,7 @@ def predict_images(
 
     for file in files:
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
-        for index, prediction in enumerate(predict([file])):
+        for index, prediction in enumerate(predict(iter([file]))):  # of an iterator, results come one by one
             yield {"file": str(inside[index]) if inside else file, "image": index}, prediction
 
 
