@@ -145,6 +145,15 @@ class Fitting(Protocol):
 
 
 @runtime_checkable
+class FitOptions(Protocol):
+    """Options of a model that is fitted in steps."""
+
+    def no_longer_than(self, other: Any) -> Any:
+        """These options with a fit of at most the length of another of the same class."""
+        ...
+
+
+@runtime_checkable
 class FitsInSteps(Counted, Protocol):
     """A counted model whose fit takes minutes, and many steps: a perceptron."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from seqwright.core.protocols import FitsInSteps, Fitting
+from seqwright.core.protocols import FitOptions, FitsInSteps, Fitting
 from seqwright.core.ranks import SINGLE
-from seqwright.models.perceptron.model import PerceptronConfig
 from seqwright.pipeline.budget import MEASURED_SECONDS, MEASURED_SHARE
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
@@ -52,14 +51,9 @@ def within_budget(settings: Recipe, model: FitsInSteps, task: Task, progress: Ru
 def with_shortened_fit(wanted: Recipe, before: Recipe) -> Recipe:
     """The recipe of a run that is resumed, with the fit that its budget was turned into: decided once."""
     ours, theirs = wanted.model.config, before.model.config
-    if wanted.training.minutes is None or not isinstance(ours, PerceptronConfig) or type(theirs) is not type(ours):
+    if wanted.training.minutes is None or not isinstance(ours, FitOptions) or type(theirs) is not type(ours):
         return wanted
-    shorter = replace(
-        ours,
-        epochs=min(ours.epochs, theirs.epochs),
-        averaged_models=min(ours.averaged_models, theirs.averaged_models),
-    )
-    return replace(wanted, model=replace(wanted.model, config=shorter))
+    return replace(wanted, model=replace(wanted.model, config=ours.no_longer_than(theirs)))
 
 
 def fit_in_steps(

@@ -56,6 +56,11 @@ class PerceptronConfig:
         check_sizes(self, "epochs", "averaged_models", "min_count")
         check_shares(self, "feature_dropout")
 
+    def no_longer_than(self, other: PerceptronConfig) -> PerceptronConfig:
+        """These options with a fit of at most the length of another."""
+        models = min(self.averaged_models, other.averaged_models)
+        return replace(self, epochs=min(self.epochs, other.epochs), averaged_models=models)
+
 
 class TaggedCorpus(Protocol):
     """Training data of a perceptron: the characters of all words, concatenated by sentence, and their tags."""
