@@ -105,6 +105,8 @@ def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert counts["lines_not_exact"] == 1
     assert seqwright("runs", trained.parent, "--json").lines[0]["state"] == "finished"
     recipes = seqwright("recipes", "--json").lines
+    listed = [line for line in seqwright("recipes").out.splitlines() if line.strip()]
+    assert (len(listed), max(map(len, listed))) == (2 + len(recipes), 120)  # title, rule, and a line for each
     assert {"task", "name", "about"} == recipes[0].keys()
     tasks = [row["task"] for row in recipes]
     assert tasks == sorted(tasks)  # grouped
