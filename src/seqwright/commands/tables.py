@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help`
     from seqwright.core.ranks import Ranks
     from seqwright.data.tables import Table, TableRow, TextColumns
 
+OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".parquet", ".feather", ".arrow", ".html")
+"""Suffixes of tables that other programs would not find in lines of text."""
 REPORT_ROWS = 64
 """Rows between reports of progress."""
 
@@ -127,8 +129,8 @@ class Output:
         from seqwright.data.files import COMPRESSED
         from seqwright.data.tables import TableWriter, format_of
 
-        if out is not None and (out.is_dir() or out.suffix in COMPRESSED):
-            what = "is a folder" if out.is_dir() else "would be compressed"
+        if out is not None and (out.is_dir() or out.suffix in (*COMPRESSED, *OTHER_FORMATS)):
+            what = "is a folder" if out.is_dir() else f"would be in a format that is not written ({out.suffix})"
             raise UserError(f"--out {out} {what}; name a file that ends in .csv, .tsv, .jsonl or .txt.")
         if out is not None and as_json and format_of(out) != "jsonl":
             raise UserError(f"--json writes JSON lines, and --out {out} does not end in .jsonl; leave one out.")
