@@ -49,13 +49,19 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
     lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
     format = format or ("text" if path is None else format_of(path))
     refuse_columns_of_text(format, wanted.chosen)
-    if path is not None and format == "text" and not path.stat().st_size:
-        echo(f"{text_or_file} is empty.", err=True)
+    if format == "text":  # a table without a header is an error
+        note_empty(path)
     if text_or_file in (None, "-") and command_ranks() is not None:
         raise UserError("several processes share a file, and standard input is one stream; name a file.")
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
         return open_table(lines, "standard input", format, replace(wanted, classes=False))
     return open_table(lines, str(text_or_file), format, wanted)
+
+
+def note_empty(path: Path | None) -> None:
+    """Prints that a file is empty: no output is then no fault."""
+    if path is not None and not path.stat().st_size:
+        echo(f"{path} is empty.", err=True)
 
 
 def refuse_columns_of_text(format: str, chosen: Sequence[str]) -> None:
