@@ -44,20 +44,31 @@ FORMAT = click.option(
 
 def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Table:
     """The table of a file or of standard input, or of a single text."""
-    from seqwright.data.tables import Lines, format_of, open_table, resembled_format
+    from seqwright.data.tables import Lines, format_of, open_table
 
-    lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
-    named, format = format is not None, format or ("text" if path is None else format_of(path))
+    chunks, path = text_or_line_chunks(text_or_file), input_path(text_or_file)
+    if format is None:
+        format = "text" if path is None else format_of(path)
+        chunks = _noted(chunks) if format == "text" else chunks
+    lines = Lines(chunks)
     refuse_columns_of_text(format, wanted.chosen)
     if text_or_file in (None, "-") and command_ranks() is not None:
         raise UserError("several processes share a file, and standard input is one stream; name a file.")
     if format == "text":  # a table without a header is an error
         note_empty(path)
-        if not named and (like := resembled_format(next(iter(lines.peek()), ""))):
-            echo(f"each line is taken as a text; --format {like} reads the columns of a table.", err=True)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
         return open_table(lines, "standard input", format, replace(wanted, classes=False))
     return open_table(lines, str(text_or_file), format, wanted)
+
+
+def _noted(chunks: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The same chunks of lines of text; a first line like that of a table is pointed out."""
+    from seqwright.data.tables import resembled_format
+
+    for number, chunk in enumerate(chunks):
+        if number == 0 and chunk and (like := resembled_format(chunk[0])):
+            echo(f"each line is taken as a text; --format {like} reads the columns of a table.", err=True)
+        yield chunk
 
 
 def note_empty(path: Path | None) -> None:
