@@ -379,8 +379,8 @@ def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
 
 def test_one_view_is_named_by_a_string(runs: Runs) -> None:
     assert str(runs["gpt"].inspect(TEXT, views="attention")) == str(runs["gpt"].inspect(TEXT, views=["attention"]))
-    with pytest.raises(UserError, match=r"no view 'atention'\. Did you mean 'attention'\?"):
-        runs["gpt"].inspect(TEXT, views="atention")
+    with pytest.raises(UserError, match=r"no view 'attentions'\. Did you mean 'attention'\?"):
+        runs["gpt"].inspect(TEXT, views="attentions")
 
 
 def test_layers_and_heads_that_do_not_exist(runs: Runs) -> None:

@@ -218,7 +218,7 @@ def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
         sw.train(text="text.txt", steps=3)  # type: ignore[call-arg]
     run = sw.open(trained)
     for call, message in (
-        (lambda: run.score("the", progres=None), r"score has no option 'progres'\. Did you mean 'progress'\?"),
+        (lambda: run.score("the", progressx=None), r"score has no option 'progressx'\. Did you mean 'progress'\?"),
         (lambda: run.embed("the", poling="max"), r"embed has no option 'poling'\. Did you mean 'pooling'\?"),
         (lambda: run.inspect("the", view="tokens"), r"inspect has no option 'view'\. Did you mean 'views'\?"),
         (lambda: sw.sweep(text="a", set="model.width=1,2", seed=3), r"no option 'seed'\. Did you mean 'seeds'\?"),
