@@ -1,4 +1,5 @@
-"""`seqwright` and `python -m seqwright`: an interrupt exits with status 130, even while modules are imported."""
+"""`seqwright` and `python -m seqwright`: Ctrl-C and SIGTERM exit with status 130 and 143, even while modules are
+imported."""
 
 import sys
 from typing import Any
@@ -8,43 +9,59 @@ def main() -> None:
     """Runs the command line.
 
     An interrupt can leave an import as another exception or be swallowed by it (the C extensions of torch go on without
-    numpy then), or be lost in a callback, where Python only prints it. All end in status 130.
+    numpy then), or be lost in a callback, where Python only prints it. All end in status 128 + signal number.
     """
+    status = 130
     try:
         import os
         import signal
 
-        interrupts: list[int] = []
+        received: list[int] = []
 
         def interrupt(number: int, frame: Any) -> None:
-            interrupts.append(number)
+            nonlocal status
+            if not received:
+                status = 128 + number
+            received.append(number)
             while frame is not None:
                 if frame.f_code.co_filename.startswith("<frozen importlib"):
                     os.write(2, b"stopped.\n")
-                    os._exit(130)  # as safe as a kill
+                    os._exit(status)  # as safe as a kill
                 frame = frame.f_back
             raise KeyboardInterrupt
 
         def unraisable(lost: Any) -> None:
             if lost.exc_type is KeyboardInterrupt:
-                os._exit(130)  # as safe as a kill; raised here it would be lost again
+                os._exit(status)  # as safe as a kill; raised here it would be lost again
             sys.__unraisablehook__(lost)
 
+        handled = []
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else ignored, as in the background
-            signal.signal(signal.SIGINT, interrupt)
+            handled.append(signal.SIGINT)
+        # The agent that starts ranks tells by their status which of them it ended itself.
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "TORCHELASTIC_RUN_ID" not in os.environ:
+            handled.append(signal.SIGTERM)
+        for number in handled:
+            signal.signal(number, interrupt)
+        if handled:
             sys.unraisablehook = unraisable
         try:
             from seqwright.cli import main as run
 
             run()
-        except Exception:
-            if not interrupts:
+        except SystemExit as end:
+            if not received or end.code != 130:  # 130: interrupted, by whichever signal
                 raise
-            sys.exit(130)
+            sys.exit(status)
+        except Exception:
+            if not received:
+                raise
+            sys.exit(status)
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the result is out: Python's own exit is not interrupted
+            for number in handled:  # the result is out: Python's own exit is not interrupted
+                signal.signal(number, signal.SIG_IGN)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from seqwright.data.column_roles import Columns, columns_override
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
-from seqwright.pipeline.defaults import DEFAULT_RECIPES
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.shipped import about, shipped
 from seqwright.pipeline.trust import without_untrusted
@@ -24,7 +23,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS
 from seqwright.runs.listing import SortKey, listing
 from seqwright.runs.manifest import settled
-from seqwright.runs.run import Run, weights_path
+from seqwright.runs.run import Run, UnknownOptionError, weights_path
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.model_size import refuse_larger
 
@@ -44,10 +43,6 @@ HYPERPARAMETERS = ("training.", "model.")
 """Sections whose keys people pass to `train` as keywords."""
 READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors")
 """Keys of [data] that say how files are parsed; they may differ from those of training."""
-
-
-class UnknownOptionError(UserError, TypeError):
-    """A keyword that a function does not have."""
 
 
 def hinted(function: F) -> F:
@@ -176,6 +171,7 @@ def open(
 register_encoder = build.register_encoder
 
 
+@hinted
 def demo(
     folder: str | Path = RUNS / "demo", *, minutes: float | None = None, progress: Progress = SILENT
 ) -> list[Rung]:
@@ -241,7 +237,7 @@ def compare(
     from seqwright.studies.compare.checks import check_runs
     from seqwright.studies.compare.compare import compare as compare_runs
 
-    runs = list(runs)  # may be an iterator
+    runs = [runs] if isinstance(runs, Run | str | Path) else list(runs)  # may be an iterator
     check_runs([run.path if isinstance(run, Run) else Path(run) for run in runs], on)
     opened = (
         run if isinstance(run, Run) else open(run, device=device, columns=columns, set=set, trust=trust) for run in runs
@@ -266,8 +262,10 @@ def sweep(
     test data, read once, by the chosen setting. Options are those of `train`: data, `valid`, `model`, `base`."""
     from seqwright.studies.sweep.sweep import sweep as run_sweep
 
-    for name in options.keys() - introspection.signature(train).parameters.keys():
-        raise UnknownOptionError(f"sweep has no option '{name}'.{did_you_mean(name, DEFAULT_RECIPES)}")
+    of_train = introspection.signature(train).parameters
+    for name in options.keys() - of_train.keys():
+        known = {*of_train, *introspection.signature(sweep).parameters} - {"options"}
+        raise UnknownOptionError(f"sweep has no option '{name}'.{did_you_mean(name, sorted(known))}")
 
     make = functools.partial(wanted_recipe, recipe, **options)
     return run_sweep(
@@ -275,6 +273,7 @@ def sweep(
     )
 
 
+@hinted
 def check(run: Run | str | Path) -> list[LawResult]:
     """The results of the laws that every model obeys, for this run."""
     from seqwright.studies.check import check as prove
@@ -282,6 +281,7 @@ def check(run: Run | str | Path) -> list[LawResult]:
     return prove(run if isinstance(run, Run) else open(run, device="cpu"))
 
 
+@hinted
 def explain(topic: str, *, on: str | None = None, run: Run | str | Path | None = None, set: Files = ()) -> Explanation:
     """A topic of the lectures, computed step by step, as `seqwright explain` prints it: on its example, where numbers
     are changed with `set` (`["W_Q[0,1]=2"]`), on a text or with a run. Notebooks display it."""
@@ -303,7 +303,8 @@ def inspect(
     from seqwright.inspection.inspection import inspect as look
 
     other = against if against is None or isinstance(against, Run) else open(against, device="cpu")
-    return look(run if isinstance(run, Run) else open(run, device="cpu"), text, against=other, **options)
+    opened = run if isinstance(run, Run) else open(run, device="cpu")
+    return hinted(look)(opened, text, against=other, **options)
 
 
 def where(run: Run | str | Path, text: Files | None = None, **options: Any) -> Where:
@@ -345,6 +346,7 @@ def plan(
     )
 
 
+@hinted
 def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[dict[str, Any]]:
     """Gaps between sentences that differ in one respect, of the probes that ship or of a file."""
     from seqwright.studies.probe import DEFAULT_PROBES, read_probes
@@ -378,7 +380,7 @@ def mix(
 
 def tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer of a run or of a tokenizer.json."""
-    return RunDirectory.open(path).tokenizer if Path(path).is_dir() else Tokenizer.open(path)
+    return Tokenizer.open(path) if Path(path).is_file() else RunDirectory.open(path).tokenizer
 
 
 def list_recipes() -> dict[str, str]:

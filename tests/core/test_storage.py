@@ -52,6 +52,14 @@ def test_failed_atomic_write_leaves_the_old_file_only(tmp_path: Path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_device_or_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is a device or a pipe"):
+        write_text(tmp_path / "pipe", "new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_jsonl_append_drops_a_partial_line(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     append_jsonl(log, {"step": 1})

@@ -11,7 +11,7 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.data.column_roles import columns_override, parse_columns
-from seqwright.data.tables import Lines, Table, TableFormat, TableWriter, TextColumns, open_table
+from seqwright.data.tables import Lines, Table, TableFormat, TableWriter, TextColumns, open_table, resembled_format
 
 
 def opened(text: str, format: TableFormat, **wanted: object) -> Table:
@@ -176,3 +176,20 @@ def test_columns_by_role() -> None:
             parse_columns([option], roles)
     with pytest.raises(UserError, match="names no label"):
         columns_override(["text=a"], "labeled")
+
+
+@pytest.mark.parametrize(
+    ("line", "format"),
+    [
+        ("id,text", "csv"),
+        ('"Label";"Body"', "csv"),
+        ("text\tlabel", "tsv"),
+        ('{"text": "a"}', "jsonl"),
+        ("the text, of it", None),
+        ("{ text }", None),
+        ("text", None),
+        ("", None),
+    ],
+)
+def test_plain_text_that_starts_like_a_table(line: str, format: str | None) -> None:
+    assert resembled_format(line) == format

@@ -346,5 +346,11 @@ def test_without_a_text_the_validation_data_is_sampled(runs: Runs) -> None:
         runs["ngram"].inspect()
 
 
+def test_one_view_is_named_by_a_string(runs: Runs) -> None:
+    assert str(runs["gpt"].inspect(TEXT, views="attention")) == str(runs["gpt"].inspect(TEXT, views=["attention"]))
+    with pytest.raises(UserError, match=r"no view 'attentions'\. Did you mean 'attention'\?"):
+        runs["gpt"].inspect(TEXT, views="attentions")
+
+
 def test_every_view_belongs_to_some_run() -> None:
     assert set().union(*HAVE.values()) | {"gain"} == set(VIEWS)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import torch
 
+from seqwright.core.batch import Source
+from seqwright.core.protocols import Feed
 from seqwright.pipeline import budget
 from seqwright.pipeline.budget import Forecast, Speed
 from seqwright.training.config import TrainingConfig
@@ -55,13 +59,26 @@ def test_a_budget_trains_what_its_steps_train(workdir: Path, seqwright: Command)
     assert len(timed) > 0
 
 
-def test_steps_win_over_a_budget_and_epochs_exclude_it(workdir: Path, seqwright: Command) -> None:
+def test_steps_win_over_a_budget(workdir: Path, seqwright: Command) -> None:
     steps = ["--set", "training.minutes=5", "--set", "training.steps=2"]
     assert seqwright("train", "--text", "text.txt", *MODEL, *steps, "--run", "run").status == 0
     assert training(workdir / "run").get("minutes") is None
-    (workdir / "both.toml").write_text('[data]\ntrain = "text.txt"\n[training]\nminutes = 1\nepochs = 2\n')
-    assert "give minutes or epochs, not both" in seqwright("train", "both.toml").err
     assert seqwright("train", "--text", "text.txt", "--minutes", "0").status == 2
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(10, 20), (0.001, 10)])
+def test_epochs_are_cut_to_a_budget(minutes: float, steps: int, workdir: Path, seqwright: Command) -> None:
+    """A classifier of words trains its epochs, or as many as fit; its recipe has them as steps."""
+    (workdir / "rows.tsv").write_text("".join(f"{n % 2}\ttext {n % 2} of {n}\n" for n in range(320)))
+    table = f'[data]\nkind = "labeled"\ntrain = "rows.tsv"\n[training]\nminutes = {minutes}\nepochs = 2\n'
+    (workdir / "both.toml").write_text(f'{table}[tokenizer]\nkind = "words"\n[model]\nkind = "mlp"\n')
+    trained = seqwright("train", "both.toml", "--run", "run")
+    assert trained.status == 0, trained.err
+    decided = training(workdir / "run")
+    assert (decided["steps"], decided["minutes"]) == (steps, minutes)
+    assert "epochs" not in decided
+    assert ("% of 2 epochs, which would take about" in trained.err) == (minutes < 1)
+    assert "was already finished" in seqwright("train", "both.toml", "--run", "run").out
 
 
 def test_a_network_is_compared_with_the_ngram_of_the_same_tokens(workdir: Path, seqwright: Command) -> None:
@@ -89,6 +106,18 @@ def test_speed_divides_a_budget_between_steps_and_evaluations() -> None:
     assert Speed(step=0.1, evaluation=100.0).steps(1) == 300  # half of it for steps in any case
     assert Speed(step=1000.0, evaluation=0.0).steps(1) == 10
     assert Speed(step=0.0123, evaluation=0.0).steps(1) == 4800  # two digits
+
+
+def test_batches_of_many_lengths_are_timed_by_their_mean() -> None:
+    lengths = [1, 1, 5, 5, 5]  # the first two are not timed
+
+    def batch(n: int) -> SimpleNamespace:
+        return SimpleNamespace(source=Source.empty(1), input=torch.zeros(2, lengths[n]))
+
+    feed = cast(Feed, SimpleNamespace(batch=batch))
+    assert budget.typical([1.0, 1.0, 7.0], feed) == 1.0
+    lengths[-1] = 30
+    assert budget.typical([1.0, 1.0, 7.0], feed) == 3.0
 
 
 def test_short_budgets_have_fewer_evaluations() -> None:

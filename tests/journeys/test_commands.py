@@ -105,6 +105,8 @@ def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert counts["lines_not_exact"] == 1
     assert seqwright("runs", trained.parent, "--json").lines[0]["state"] == "finished"
     recipes = seqwright("recipes", "--json").lines
+    listed = [line for line in seqwright("recipes").out.splitlines() if line.strip()]
+    assert (len(listed), max(map(len, listed))) == (2 + len(recipes), 120)  # title, rule, and a line for each
     assert {"task", "name", "about"} == recipes[0].keys()
     tasks = [row["task"] for row in recipes]
     assert tasks == sorted(tasks)  # grouped
@@ -214,6 +216,16 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
 def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
     with pytest.raises(UserError, match=r'set=\["training.steps=3"\]'):
         sw.train(text="text.txt", steps=3)  # type: ignore[call-arg]
+    run = sw.open(trained)
+    for call, message in (
+        (lambda: run.score("the", progressx=None), r"score has no option 'progressx'\. Did you mean 'progress'\?"),
+        (lambda: run.embed("the", poling="max"), r"embed has no option 'poling'\. Did you mean 'pooling'\?"),
+        (lambda: run.inspect("the", view="tokens"), r"inspect has no option 'view'\. Did you mean 'views'\?"),
+        (lambda: sw.sweep(text="a", set="model.width=1,2", seed=3), r"no option 'seed'\. Did you mean 'seeds'\?"),
+        (lambda: sw.list_runs(trained, sort="tme"), r"not sorted by 'tme'\. Did you mean 'time'\?"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(sw.UserError, match=message):
+            call()
     with pytest.raises(TypeError, match=r"open has no option 'devise'\. Did you mean 'device'\?"):
         sw.open(trained, devise="cpu")  # type: ignore[call-arg]
     with pytest.raises(UserError, match=r"is a run, no recipe.*seqwright\.open"):

@@ -42,12 +42,18 @@ def test_image_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command,
     assert sum(map(sum, details["confusion"])) == scores["images"]
     fitted = json.loads((tmp_path / "r" / "summary.json").read_text(encoding="utf-8"))["temperature"]
     assert f"temperature:{fitted:.4g}|" in scores["scores"]["calibration_error"]["signature"]
-    plain = sw.open(tmp_path / "r").classify([str(tmp_path / "some.npz")], temperature=1.0)
-    assert (next(plain).probability < json.loads(lines[0])["probability"]) == (fitted < 1)
+    run = sw.open(tmp_path / "r")
+    plain = run.classify([str(tmp_path / "some.npz")], temperature=1.0)
+    assert (plain[0].probability < json.loads(lines[0])["probability"]) == (fitted < 1)
     hot = seqwright(
         "classify", str(tmp_path / "r"), str(tmp_path / "some.npz"), "--json", "--set", HOT
     ).out.splitlines()
     assert json.loads(hot[0])["probability"] < json.loads(lines[0])["probability"]
+    (tmp_path / "one.pgm").write_bytes(b"P5 8 8 255 " + bytes(64))
+    one = run.classify(tmp_path / "one.pgm")
+    assert [image.label for image in run.classify(str(tmp_path / "some.npz"))] == [one.label] * 3
+    assert run.classify([tmp_path / "one.pgm"] * 2) == [one] * 2 == [*run.classify(iter([tmp_path / "one.pgm"] * 2))]
+    assert one.label in one._repr_html_()
 
 
 def test_vit_with_mean_pooling_has_no_class_token(tmp_path: Path) -> None:

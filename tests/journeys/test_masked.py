@@ -42,6 +42,8 @@ def test_fill_predicts_masked_tokens(seqwright: Command, filler: Path) -> None:
     assert [len(blank) for blank in several["blanks"]] == [2, 2]
     assert several["blanks"][1][0]["token"] == "the"
     assert "roof" in seqwright("fill", filler, input=b"the cat sat on the <mask> .\n").out
+    (filler.parent / "lines.txt").write_text("the cat sat on the <mask> .\nthe <mask> sat\n")
+    assert len(seqwright("fill", filler, filler.parent / "lines.txt", "<mask>/or", "--json").lines) == 3
 
 
 def test_printable_escapes_tokens() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,8 @@ def test_divergence_ends_training_with_the_next_move(seqwright: Command, workdir
     assert "--set training.learning_rate=0.001" in result.err
     (row,) = seqwright("runs", ".", "--json").lines
     assert row["state"].startswith("diverged at step")
+    page = next(workdir.rglob("report.html")).read_text(encoding="utf-8")
+    assert re.search(r"seqwright train \S+recipe.toml --set training.learning_rate=\S+ --run", page)
     assert "worse than chance" in (workdir / "run" / "report.html").read_text()
     with pytest.raises(sw.UserError, match="worse than chance"):
         sw.train(text="text.txt", set=[item for item in (*TINY_GPT, *rate) if item != "--set"], run="again")

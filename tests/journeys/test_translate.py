@@ -78,7 +78,7 @@ def test_lowercased_outputs_have_lowercased_scores(seqwright: Command, translato
     assert "|case:lc|" in scores["scores"]["bleu_lowercased"]["signature"]
     assert "|case:mixed|" in scores["scores"]["bleu"]["signature"]
     assert "|outputs:lowercased|" in scores["scores"]["bleu"]["signature"]
-    assert re.search(r"BLEU, \S+ lowercased", seqwright("runs", ".").out)
+    assert re.search(r"BLEU, \S+ lc", seqwright("runs", ".").out)
 
 
 def test_translate_prints_attention_alignments(seqwright: Command, translator: Path) -> None:

@@ -86,5 +86,12 @@ def test_a_budget_shortens_a_fit(tagged: Path) -> None:
     before = weights("short")
     assert fit(tagged, "short", Progress(), minutes=1e-6) is None  # the same command: decided once
     assert weights("short") == before
+    noted: list[str] = []
+    progress = Progress()
+    progress.note = noted.append  # type: ignore[method-assign]
+    assert fit(tagged, "short", progress, minutes=5) is None
+    assert weights("short") == before
+    assert "model.epochs = 1 instead of 4, model.averaged_models = 1 instead of 2" in noted[0]
+    assert "another --run has a budget of its own" in noted[1]
     assert fit(tagged, "ample", Progress(), minutes=5) is None
     assert tomllib.loads(Path("ample/recipe.toml").read_text())["model"]["epochs"] == EPOCHS

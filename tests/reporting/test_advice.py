@@ -46,4 +46,7 @@ def test_a_bleu_too_low_to_be_useful_is_trained_on_or_needs_more_pairs() -> None
     assert "--pairs MORE.SOURCE MORE.TARGET" in command
     ((sentence, _),) = advice("runs/a", log(5), {"nll": 5.0, "bleu": 0.0, "asked_steps": 4})
     assert sentence == "BLEU 0.000 is too low to be useful: train twice as long"
+    hardly = {"nll": 8.2, "bleu": 0.0, "asked_steps": 4, "seconds": 1.0}
+    ((sentence, _),) = advice("runs/a", log(8.22, 8.21, 8.2), hardly)  # still warming up
+    assert sentence == "BLEU 0.000 is too low to be useful: train 300 times as long"
     assert not list(advice("runs/a", flat, {"nll": 3.19, "bleu": 25.0, "asked_steps": 500}))

@@ -58,11 +58,14 @@ def input_path(text_or_file: str | None) -> Path | None:
     """
     if text_or_file in (None, "-"):
         return None
-    from seqwright.data.files import resolve
+    from seqwright.data.files import MissingFileError, resolve
 
     text = str(text_or_file)
     named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 "Hello." has a suffix
-    return resolve(text) if named or is_file(text) else None
+    try:
+        return resolve(text) if named or is_file(text) else None
+    except MissingFileError as error:
+        raise MissingFileError(f"{error} If it is a text, give it on standard input: echo TEXT | seqwright …") from None
 
 
 def check_overrides(overrides: Sequence[str]) -> None:

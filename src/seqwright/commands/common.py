@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from seqwright.commands.checks import existing_files, existing_inputs, existing_run, input_path
+from seqwright.commands.checks import existing_files, existing_inputs, existing_run, input_path, is_file
 from seqwright.core.printable import printable, shaded
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
@@ -139,7 +139,7 @@ def print_scores(scores: Any, fingerprint: str, baseline: Mapping[str, Any] | No
 
 
 def predict_images(
-    files: Iterable[str], predict: Callable[[list[str]], Iterable[T]]
+    files: Iterable[str], predict: Callable[[Iterator[str]], Iterable[T]]
 ) -> Iterator[tuple[dict[str, Any], T]]:
     """The prediction for each image of image files, arrays or folders, with its file and its index in that file."""
     from seqwright.data.files import resolve
@@ -147,8 +147,15 @@ def predict_images(
 
     for file in files:
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
-        for index, prediction in enumerate(predict([file])):
+        for index, prediction in enumerate(predict(iter([file]))):  # of an iterator, results come one by one
             yield {"file": str(inside[index]) if inside else file, "image": index}, prediction
+
+
+def note_file_names(texts: Iterable[str], option: str) -> None:
+    """Prints that a text is the name of a file, which another option reads."""
+    for text in texts:
+        if is_file(text):
+            echo(f"'{text}' is taken as the text itself; {option} {text} reads the file.", err=True)
 
 
 def read_lines(file: str | None) -> Iterator[str]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import click
 
-from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, read_lines
+from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, text_or_line_chunks
 
 
 @click.command("fill")
 @RUN
-@click.argument("text", nargs=-1)
+@click.argument("texts_or_files", nargs=-1)
 @click.option("--top-k", type=click.IntRange(min=1), help="Number of predictions per mask.")
 @DEVICE
 @JSON
-def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_json: bool) -> None:
-    """Predict the token behind each <mask> of each TEXT (or line of standard input), most probable first.
+def command(run: str, texts_or_files: tuple[str, ...], top_k: int | None, device: str, as_json: bool) -> None:
+    """Predict the token behind each <mask> of each text, or line of a file or of standard input, most probable first.
 
     \b
     seqwright fill runs/notes-bert "the <mask> sat on the <mask>"
@@ -25,7 +28,7 @@ def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_
 
     opened = open_run(run, device=device)
     options = {} if top_k is None else {"top_k": top_k}
-    for masked in text or read_lines(None):
+    for masked in itertools.chain.from_iterable(map(_lines, texts_or_files or (None,))):
         filled = opened.fill(masked, **options)
         if as_json:
             print_json({"given": masked} | asdict(filled))
@@ -33,6 +36,13 @@ def command(run: str, text: tuple[str, ...], top_k: int | None, device: str, as_
         echo(filled.text)
         for blank in filled.blanks:
             echo("  " + "   ".join(f"{printable(guess.token)} {guess.probability:.1%}" for guess in blank))
+
+
+def _lines(text_or_file: str | None) -> Iterator[str]:
+    """A text with a mask; or lines of a file or of standard input."""
+    if text_or_file is not None and "<mask>" in text_or_file:
+        return iter([text_or_file])
+    return itertools.chain.from_iterable(text_or_line_chunks(text_or_file))
 
 
 def printable(token: str) -> str:

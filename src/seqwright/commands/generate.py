@@ -16,6 +16,7 @@ from seqwright.commands.common import (
     SET,
     back_off_text,
     echo,
+    note_file_names,
     options_from,
     print_json,
     read_lines,
@@ -126,6 +127,7 @@ def command(
     ranks = command_ranks()
     if ranks is not None and (prompts == "-" or (not prompts and samples == 1)):
         raise click.UsageError("several processes share prompts or samples; give --prompts FILE or --samples N.")
+    note_file_names([] if prompts else [prompt], "--prompts")
     prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
     proposer: Any = None
     if beam is not None:

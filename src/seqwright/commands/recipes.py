@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,9 +80,10 @@ def command(name: str | None, task: str | None, lectures: bool, keys: bool, mark
         for row in rows:
             print_json(row)
     else:
-        # In a pipe, each recipe is on one line, to be searched by grep; keys are wrapped, for their help is long.
-        longest = max((len(row["about"]) for row in rows if "about" in row), default=0)
-        print_table(table(rows, columns), width=PIPED_WIDTH + longest)
+        if not keys and not sys.stdout.isatty():  # a recipe is one line, to be searched by grep
+            room = PIPED_WIDTH - sum(max(len(row[key]) for row in rows) + 3 for key in ("task", "name")) - 2
+            rows = [row | {"about": textwrap.shorten(row["about"], room, placeholder=" …")} for row in rows]
+        print_table(table(rows, columns))
 
 
 def _list_lectures(as_json: bool) -> None:

@@ -40,12 +40,12 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
     for row in rows:
         row["date"] = (row.get("date") or "")[:10]
         for key, most in SHORTENED.items():
-            name = (row.get(key) or "").removesuffix(", as tuned")
+            name = (row.get(key) or "").removesuffix(", as tuned").partition(" at step ")[0]
             row[key] = name if len(name) <= most else f"{name[: most - 1]}…"
         if row.get("score") is not None:
             row["reached"] = f"{figure(row['score'])} {row['score_name'].replace(' per ', '/')}"
         if row.get("bleu_lowercased") is not None:
-            row["reached"] = f"{figure(row['score'])} BLEU, {figure(row['bleu_lowercased'])} lowercased"
+            row["reached"] = f"{figure(row['score'])} BLEU, {figure(row['bleu_lowercased'])} lc"
         if len(texts) > 1 and row.get("text"):
             row["reached"] = f"{row.get('reached', '')} ({row['text']})"
     columns = [

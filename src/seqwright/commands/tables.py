@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help`
     from seqwright.core.ranks import Ranks
     from seqwright.data.tables import Table, TableRow, TextColumns
 
+OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".parquet", ".feather", ".arrow", ".html")
+"""Suffixes of tables that other programs would not find in lines of text."""
 REPORT_ROWS = 64
 """Rows between reports of progress."""
 
@@ -44,16 +46,35 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Ta
     """The table of a file or of standard input, or of a single text."""
     from seqwright.data.tables import Lines, format_of, open_table
 
-    lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
-    format = format or ("text" if path is None else format_of(path))
+    chunks, path = text_or_line_chunks(text_or_file), input_path(text_or_file)
+    if format is None:
+        format = "text" if path is None else format_of(path)
+        chunks = _noted(chunks) if format == "text" else chunks
+    lines = Lines(chunks)
     refuse_columns_of_text(format, wanted.chosen)
-    if path is not None and format == "text" and not path.stat().st_size:
-        echo(f"{text_or_file} is empty.", err=True)
     if text_or_file in (None, "-") and command_ranks() is not None:
         raise UserError("several processes share a file, and standard input is one stream; name a file.")
+    if format == "text":  # a table without a header is an error
+        note_empty(path)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
         return open_table(lines, "standard input", format, replace(wanted, classes=False))
     return open_table(lines, str(text_or_file), format, wanted)
+
+
+def _noted(chunks: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The same chunks of lines of text; a first line like that of a table is pointed out."""
+    from seqwright.data.tables import resembled_format
+
+    for number, chunk in enumerate(chunks):
+        if number == 0 and chunk and (like := resembled_format(chunk[0])):
+            echo(f"each line is taken as a text; --format {like} reads the columns of a table.", err=True)
+        yield chunk
+
+
+def note_empty(path: Path | None) -> None:
+    """Prints that a file is empty: no output is then no fault."""
+    if path is not None and not path.stat().st_size:
+        echo(f"{path} is empty.", err=True)
 
 
 def refuse_columns_of_text(format: str, chosen: Sequence[str]) -> None:
@@ -127,8 +148,8 @@ class Output:
         from seqwright.data.files import COMPRESSED
         from seqwright.data.tables import TableWriter, format_of
 
-        if out is not None and (out.is_dir() or out.suffix in COMPRESSED):
-            what = "is a folder" if out.is_dir() else "would be compressed"
+        if out is not None and (out.is_dir() or out.suffix in (*COMPRESSED, *OTHER_FORMATS)):
+            what = "is a folder" if out.is_dir() else f"would be in a format that is not written ({out.suffix})"
             raise UserError(f"--out {out} {what}; name a file that ends in .csv, .tsv, .jsonl or .txt.")
         if out is not None and as_json and format_of(out) != "jsonl":
             raise UserError(f"--json writes JSON lines, and --out {out} does not end in .jsonl; leave one out.")

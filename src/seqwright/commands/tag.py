@@ -21,7 +21,7 @@ from seqwright.commands.common import (
     split_data_overrides,
     text_or_line_chunks,
 )
-from seqwright.commands.tables import OUT, Output, refuse_columns_of_text, table_progress, write_lines
+from seqwright.commands.tables import OUT, Output, note_empty, refuse_columns_of_text, table_progress, write_lines
 
 if TYPE_CHECKING:
     from seqwright.data.tables import TableRow
@@ -89,6 +89,7 @@ def command(
     tag = opened.tag  # raises here, before any input is read, where the run is no tagger
     lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
     name = "standard input" if path is None else str(text_or_file)
+    note_empty(path)
     if chosen and path is None and text_or_file not in (None, "-"):
         raise UserError("--columns names columns of a file, and the input is a text; leave it out, or name a file.")
     format = format or _format(opened, lines.peek(), path, table=bool(texts), layout="token" in chosen)

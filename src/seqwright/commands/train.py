@@ -116,7 +116,8 @@ KINDS = (
     "--minutes",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Time budget: train for about N minutes on this machine. Default for your own texts: 10.",
+    help="Time budget: train for about N minutes on this machine. Default for your own files: 10 (of classifiers,"
+    " taggers and image models: at most 10).",
 )
 @click.option(
     "--processes",

@@ -13,6 +13,7 @@ from seqwright.commands.common import (
     TRUST,
     MultiValueCommand,
     echo,
+    note_file_names,
     options_from,
     print_json,
 )
@@ -76,6 +77,7 @@ def command(
     decoding = options_from(overrides, "decoding", SamplingOptions, flags)
     if decoding and (texts or on):
         raise UserError(f"{', '.join(decoding)}: options of samples; leave them out, or the text.")
+    note_file_names(texts, "--on")
     opened = open_run(run, device=device, trust=trust)
     with TerminalProgress() as progress:
         result = where(

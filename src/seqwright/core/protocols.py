@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -145,6 +145,15 @@ class Fitting(Protocol):
 
 
 @runtime_checkable
+class FitOptions(Protocol):
+    """Options of a model that is fitted in steps."""
+
+    def no_longer_than(self, other: Any) -> Any:
+        """These options with a fit of at most the length of another of the same class."""
+        ...
+
+
+@runtime_checkable
 class FitsInSteps(Counted, Protocol):
     """A counted model whose fit takes minutes, and many steps: a perceptron."""
 
@@ -154,15 +163,6 @@ class FitsInSteps(Counted, Protocol):
 
     def adopt(self, fitting: Any) -> None:
         """Takes the weights of a `Fitting`, finished or not."""
-        ...
-
-
-@runtime_checkable
-class FitConfig(Protocol):
-    """The configuration of a model that `FitsInSteps`."""
-
-    def no_longer_than(self, other: Any) -> Self:
-        """The same with a fit that is at most as long as that of another configuration."""
         ...
 
 

@@ -274,6 +274,8 @@ def staging(path: Path) -> Iterator[Path]:
 
     A directory even for a single file: files and directories are staged and swept alike.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():  # /dev/null would be replaced for everybody
+        raise UserError(f"{path} is a device or a pipe, which a file would take the place of; name a file.")
     with write_errors(path):
         while True:
             temporary = _temporary_path(path, "tmp")

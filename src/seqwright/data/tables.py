@@ -38,6 +38,17 @@ def format_of(path: Path) -> TableFormat:
     return FORMAT_OF.get(plain_suffix(path), "text")
 
 
+def resembled_format(line: str) -> TableFormat | None:
+    """The format of a table that plain text starts like, if any: a JSON object, or a header with usual names."""
+    if line.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return "jsonl" if isinstance(json.loads(line), dict) else None
+    cells = {mark: [cell.strip(' "').casefold() for cell in line.split(mark)] for mark in ",;\t" if mark in line}
+    known = {*LABEL_NAMES, *TEXT_NAMES}
+    found = next((mark for mark, names in cells.items() if known & {*names} and " " not in "".join(names)), None)
+    return None if found is None else "tsv" if found == "\t" else "csv"
+
+
 class Lines(Iterator[str]):
     """Lines that arrive in chunks: those of a file, or what a pipe or a person has written so far."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
+from seqwright.data.files import as_list
 from seqwright.inspection.catalog import VIEWS
 from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
@@ -189,7 +190,7 @@ def inspect(
     run: Run,
     text: str | None = None,
     *,
-    views: Sequence[str] = (),
+    views: str | Sequence[str] = (),
     target: str | None = None,
     against: Run | None = None,
     layer: int | None = None,
@@ -208,6 +209,7 @@ def inspect(
     the first. `span` selects the rows of tables by the numbers of their tokens: (3, 8) has five. Of runs of images,
     `text` is a file, and `image` counts its images from 0.
     """
+    views = as_list(views)
     if unknown := [name for name in views if name not in VIEWS]:
         raise UserError(f"no view '{unknown[0]}'.{did_you_mean(unknown[0], VIEWS)}")
     if against is not None:

@@ -90,11 +90,17 @@ def nll_counts(rows: Floats, facts: str, *, targets: str = "target tokens") -> l
     is the signature without the metric's name; `targets` names the tokens in an error."""
     if not rows[:, 1].any():
         raise NoTargetsError(f"no {targets}: no score; give more text to score.")
-    formulas: dict[str, Callable[[Floats], Floats]] = {"nll": mean, "perplexity": lambda sums: np.exp(mean(sums))}
+    formulas: dict[str, Callable[[Floats], Floats]] = {"nll": mean, "perplexity": perplexity}
     return [
         Counts(name=name, rows=rows, formula=formula, signature=signature(name, facts), better=-1)
         for name, formula in formulas.items()
     ]
+
+
+def perplexity(sums: Floats) -> Floats:
+    """exp of the mean; infinite above 709 nats, which only a diverged model has."""
+    with np.errstate(over="ignore"):
+        return np.exp(mean(sums))
 
 
 def mean(sums: Floats) -> Floats:

@@ -67,13 +67,24 @@ class Speed:
     def budgeted(self, config: TrainingConfig, minutes: float, max_steps: int) -> TrainingConfig:
         """The steps of a budget, and the interval of evaluations where there is no time for the usual number."""
         steps, evaluations = min(self.steps(minutes), max_steps), self.evaluations(minutes)
+        config = replace(config, steps=steps, epochs=None)
         if config.evaluate_every is None and evaluations < EVALUATIONS:
-            return replace(config, steps=steps, evaluate_every=math.ceil(steps / evaluations))
-        return replace(config, steps=steps)
+            return replace(config, evaluate_every=math.ceil(steps / evaluations))
+        return config
 
     def seconds(self, steps: int, minutes: float) -> float:
         """Seconds of so many steps with the evaluations of so many minutes."""
         return steps * self.step + self.evaluations(minutes) * self.evaluation
+
+    def announcement(self, wanted: TrainingConfig, steps: int, max_steps: int) -> str:
+        """The length of a training of so many steps, and of the epochs it should have had where they do not fit."""
+        minutes = wanted.minutes or 0.0
+        length = f"{1 / self.step:.3g} steps a second on this machine: {steps:,} steps in about"
+        length += f" {duration(self.seconds(steps, minutes))}"
+        if wanted.epochs is not None and steps < max_steps:
+            length += f" ({steps / max_steps:.0%} of {wanted.epochs:g} epochs, which would take about"
+            length += f" {duration(self.seconds(max_steps, minutes))})"
+        return f"{length}. Ctrl-C is safe; --minutes N for another budget."
 
 
 def measure(
@@ -86,7 +97,8 @@ def measure(
 ) -> Speed:
     """The speed of a training, measured with a copy of its model, in at most `max_steps` steps."""
     throwaway = copy.deepcopy(model)
-    captured = machine.captures(config, machine.device(config.device)) and lengths_vary(feed)
+    varying = lengths_vary(feed)
+    captured = varying and machine.captures(config, machine.device(config.device))
     trainer = Trainer(throwaway, FirstBatches(feed) if captured else feed, config, Discarded())
     for _ in range(CAPTURING * FIRST if captured else WARM_UP_STEPS):
         trainer.timed_step()
@@ -96,14 +108,25 @@ def measure(
     evaluation = sum(_seconds(partial(evaluate, throwaway), trainer.device) for evaluate in evaluations)
     del trainer
     gc.collect()  # trainers are cyclic, and the next one needs the memory
-    return Speed(step=statistics.median(steps), evaluation=evaluation)
+    # Of one shape the median, which a busy moment does not change; of several the mean: few long texts take much time.
+    average = statistics.fmean if varying else statistics.median
+    return Speed(step=average(steps), evaluation=evaluation)
+
+
+def longest(config: TrainingConfig, feed: Feed) -> int:
+    """Maximum number of steps of a time budget: those of the recipe's epochs, or of MAX_EPOCHS."""
+    return max(1, round((config.epochs or MAX_EPOCHS) * feed.steps_per_epoch))
 
 
 def seconds_of_steps(model: nn.Module, feed: Feed, config: TrainingConfig) -> float:
     """Seconds of all steps of a training, measured in few of them."""
     steps = total_steps(config, feed)
-    most = max(MEASURED_STEPS, int(MEASURED_SHARE * steps))
-    return steps * measure(model, feed, config, evaluations=(), max_steps=most).step
+    return steps * measure(model, feed, config, evaluations=(), max_steps=few(steps)).step
+
+
+def few(steps: int) -> int:
+    """Maximum number of steps for measuring a training of so many."""
+    return max(MEASURED_STEPS, int(MEASURED_SHARE * steps))
 
 
 def _seconds(work: Callable[[], Any], device: torch.device) -> float:
@@ -135,7 +158,9 @@ def with_decisions(wanted: Recipe, before: Recipe, directory: RunDirectory) -> R
         return wanted
     more = training.minutes / minutes
     every = training.evaluate_every if training.evaluate_every is not None else before.training.evaluate_every
-    return replace(wanted, training=replace(training, steps=max(1, round(steps * more)), evaluate_every=every))
+    return replace(
+        wanted, training=replace(training, steps=max(1, round(steps * more)), epochs=None, evaluate_every=every)
+    )
 
 
 class Discarded:

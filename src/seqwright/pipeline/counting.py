@@ -64,13 +64,17 @@ def fit(
         model.fit(task.corpus, progress)
         progress.stage("")
         seconds = time.perf_counter() - start
-    for text in model.notes:
+    notes = list(model.notes)
+    for text in notes:
         progress.note(text)
     scores = None
     if refits(settings):
         progress.progress.note("scored on the held-out text; then fitted again on all text (data.refit).")
         scores = task.evaluate(model, "cpu", quick=False)
         model, task = _refit(settings, directory, progress)
+        for text in model.notes:
+            if text not in notes:
+                progress.note(text)
     parameters = sum(tensor.numel() for tensor in model.state_dict().values())
     facts = {"steps": 0, "seconds": seconds, "parameters": parameters} | dict(model.facts)
     return Fitted(model=model, task=task, facts=facts, scores=scores)

@@ -25,8 +25,6 @@ DEFAULT_RECIPES: dict[str, Callable[..., dict[str, Any]]] = {
     "captions": captions_recipe,
 }
 """Recipe of (files, validation files), by kind of data; `train` takes the files under that name."""
-TIMED = ("text", "pairs", "chat", "masked", "tagged")
-"""Kinds of data whose default recipes have a time budget."""
 DEFAULT_MINUTES = 10.0
 KEPT = {
     "training": ("batch_size", "steps", "epochs", "minutes", "patience", "label_smoothing"),
@@ -47,11 +45,10 @@ def default_recipe(
     **tokenizer: str,
 ) -> dict[str, Any]:
     """The tables of a recipe for users' files of a kind of data; `--set` overrides go on top of them. `minutes` is the
-    time budget of kinds that have one."""
+    time budget."""
     kind = kind or build.task_spec(data).default_model
     build.pick_trained(kind, data)
-    budget = {"minutes": minutes} if data in TIMED else {}
-    table = DEFAULT_RECIPES[data](files, valid, kind=kind, **budget, **tokenizer)
+    table = DEFAULT_RECIPES[data](files, valid, kind=kind, minutes=minutes, **tokenizer)
     known = {key.name for key in build.model_keys(kind, task=data)}
     model = {key: value for key, value in table["model"].items() if key in known}
     if "context" in known:  # rows have its length

@@ -78,6 +78,10 @@ def next_steps(directory: RunDirectory, recipe: Mapping[str, Any], summary: Mapp
     """What to do next with a run: a sentence and its command."""
     run = shlex.quote(str(directory.path))
     steps: list[tuple[str, str]] = []
+    if not summary and any(record["kind"] == "diverged" for record in directory.records()[-1:]):
+        path, rate = shlex.quote(str(directory.recipe_path)), recipe["training"]["learning_rate"] / 10
+        command = f"seqwright train {path} --set training.learning_rate={rate:g} --run {run}-2"
+        return [("It diverged: train again with a lower learning rate", command)]
     if not summary:
         return [("Go on from its last checkpoint", f"seqwright train --run {run}")] if directory.learned else []
     steps += ((text[:1].upper() + text[1:], command) for text, command in advice_of(directory, summary))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from seqwright.core.protocols import FitConfig, FitsInSteps, Fitting
+from seqwright.core.progress import Progress
+from seqwright.core.protocols import FitOptions, FitsInSteps, Fitting
 from seqwright.core.ranks import SINGLE
 from seqwright.pipeline.budget import MEASURED_SECONDS, MEASURED_SHARE
 from seqwright.pipeline.recipe import Recipe
@@ -36,24 +37,31 @@ def within_budget(settings: Recipe, model: FitsInSteps, task: Task, progress: Ru
     if shorter == settings.model.config:
         return None
     shortened = replace(settings, model=replace(settings.model, config=shorter))
-    before, after = settings.model.to_table(), shortened.model.to_table()
-    keys = ", ".join(
-        f"model.{key} = {after[key]} instead of {before[key]}" for key in after if after[key] != before[key]
-    )
     progress.note(
         f"{steps:,} steps would take about {duration(steps / rate)}; to fit into {settings.training.minutes:g} min:"
-        f" {keys}. Ctrl-C is safe; --minutes N for another budget."
+        f" {_changes(settings, shortened)}. Ctrl-C is safe; --minutes N with another --run for another budget."
     )
     progress.forecast.announced = True
     return shortened
 
 
-def with_shortened_fit(wanted: Recipe, before: Recipe) -> Recipe:
+def _changes(before: Recipe, after: Recipe) -> str:
+    """The keys of [model] that two recipes differ in."""
+    old, new = before.model.to_table(), after.model.to_table()
+    return ", ".join(f"model.{key} = {new[key]} instead of {old[key]}" for key in new if new[key] != old[key])
+
+
+def with_shortened_fit(wanted: Recipe, before: Recipe, progress: Progress) -> Recipe:
     """The recipe of a run that is resumed, with the fit that its budget was turned into: decided once."""
     ours, theirs = wanted.model.config, before.model.config
-    if wanted.training.minutes is None or not isinstance(ours, FitConfig) or type(theirs) is not type(ours):
+    if wanted.training.minutes is None or not isinstance(ours, FitOptions) or type(theirs) is not type(ours):
         return wanted
-    return replace(wanted, model=replace(wanted.model, config=ours.no_longer_than(theirs)))
+    shortened = replace(wanted, model=replace(wanted.model, config=ours.no_longer_than(theirs)))
+    if shortened != wanted:
+        progress.note(f"the fit is that of its first session: {_changes(wanted, shortened)}.")
+    if wanted.training.minutes != before.training.minutes:
+        progress.note("a time budget is turned into epochs once; another --run has a budget of its own.")
+    return shortened
 
 
 def fit_in_steps(

@@ -19,7 +19,7 @@ from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.metrics.counts import NoTargetsError
 from seqwright.pipeline import counting
 from seqwright.pipeline.baseline import baseline
-from seqwright.pipeline.budget import MAX_EPOCHS, measure, seconds_of_steps
+from seqwright.pipeline.budget import few, longest, measure, seconds_of_steps
 from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
@@ -28,7 +28,6 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
 from seqwright.reporting.advice import baseline_of
-from seqwright.reporting.numbers import duration
 from seqwright.reporting.report import report
 from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.runs.checkpoints import Checkpoint
@@ -301,15 +300,13 @@ class TrainingSession:
         feed, device = RankFeed(self.task.feed(self.model), self.ranks), machine.device(config.device)
         self.progress.stage(MEASURING)
         evaluate, sample = partial(self._evaluate, device=device, quick=True), partial(self._sample, device=device)
-        speed = measure(self.model, feed, config, evaluations=(evaluate, sample))
+        most = longest(config, feed)
+        speed = measure(self.model, feed, config, evaluations=(evaluate, sample), max_steps=few(most))
         self.progress.stage("")
-        budgeted = speed.budgeted(config, config.minutes, MAX_EPOCHS * feed.steps_per_epoch)
-        self.recipe, steps = replace(self.recipe, training=budgeted), budgeted.steps or 0
+        budgeted = speed.budgeted(config, config.minutes, most)
+        self.recipe = replace(self.recipe, training=budgeted)
         self.directory.write_recipe(self.recipe.toml())
-        self.recorded.note(
-            f"{1 / speed.step:.3g} steps a second on this machine: {steps:,} steps in about"
-            f" {duration(speed.seconds(steps, config.minutes))}. Ctrl-C is safe; --minutes N for another budget."
-        )
+        self.recorded.note(speed.announcement(config, budgeted.steps or 0, most))
         self.recorded.forecast.announced = True
 
     def _decide_compile(self) -> None:
@@ -318,11 +315,12 @@ class TrainingSession:
         if config.compile != "auto" or not machine.captures(config, machine.device(config.device), self.ranks):
             return
         layers, seconds = len(machine.transformer_blocks(self.model)), 60 * (config.minutes or 0)
+        feed = self.task.feed(self.model)
         if layers and (config.minutes is None or config.steps is not None):
             self.progress.stage(MEASURING)
-            seconds = seconds_of_steps(self.model, self.task.feed(self.model), config)
+            seconds = seconds_of_steps(self.model, feed, config)
             self.progress.stage("")
-        choice, why = compile_choice(layers, seconds, varying=lengths_vary(self.task.feed(self.model)))
+        choice, why = compile_choice(layers, seconds, varying=bool(layers) and lengths_vary(feed))
         self.recipe = replace(self.recipe, training=replace(config, compile=choice))
         self.directory.write_recipe(self.recipe.toml())
         self.recorded.note(why)

@@ -61,7 +61,7 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
     if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
         files = [f"data.{key}" for key in wanted.data.files] if directory.checkpoints.steps() else []
-        wanted = with_shortened_fit(wanted, before)
+        wanted = with_shortened_fit(wanted, before, progress)
         recipe.check_same(before, wanted, path, moved=files)
         moved = before.data != wanted.data
         wanted = with_decisions(wanted, before, directory)

@@ -93,7 +93,7 @@ def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
     if before.get("training", {}).get("minutes") is None or before["model"]["kind"] != table["model"]["kind"]:
         return {}
     training = {key: value for key, value in before["training"].items() if key not in ("steps", "epochs", "minutes")}
-    budget = {key: value for key, value in table.get("training", {}).items() if key == "minutes"}
+    budget = {key: value for key, value in table.get("training", {}).items() if key in ("minutes", "epochs")}
     tokens = {key: value for key, value in before["data"].items() if key == "batch_tokens" and key in table["data"]}
     sections = {"tokenizer": before["tokenizer"], "model": before["model"], "data": table["data"] | tokens}
     return sections | {"training": training | budget}

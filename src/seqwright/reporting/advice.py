@@ -25,7 +25,7 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     """Sentences and the commands to run."""
     fallen, steps = still_falling(log), int(summary.get("asked_steps") or 0)
     low = f"BLEU {figure(summary['bleu'])} is too low to be useful" if summary.get("bleu", 100.0) < USABLE_BLEU else ""
-    if steps and (fallen or (low and len(_losses(log)) < 2)):
+    if steps and (fallen or (low and _early(log, float(summary.get("seconds") or AMPLE)))):
         falling = f"validation was still falling ({fallen:.1%} in the last fifth of the training)" if fallen else ""
         times = longer(float(summary.get("seconds") or AMPLE))
         yield (
@@ -74,6 +74,12 @@ def still_falling(log: Sequence[Mapping[str, Any]]) -> float | None:
     before = [nll for step, nll in points if step <= 0.8 * last]
     fallen = 1 - loss / before[-1] if before and before[-1] > 0 else 0.0
     return fallen if fallen > FALLING else None
+
+
+def _early(log: Sequence[Mapping[str, Any]], seconds: float) -> bool:
+    """Whether a training was too short for its validation losses to say anything: few, or the last one is the best."""
+    losses = [nll for _, nll in _losses(log)]
+    return len(losses) < 2 or (seconds < SHORT and losses[-1] == min(losses))
 
 
 def _losses(log: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import as_list
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.facts import data_name, headline_score, scored_tokenizer, tokenizer_name
@@ -52,7 +52,9 @@ def _sort_key(sort: SortKey) -> Any:
         return lambda row: [-ord(character) for character in row.get("date") or ""] or [0]
     if sort == "score":
         return lambda row: (row.get("score_name") or "~", _badness(row))
-    key = {"parameters": "parameters", "time": "seconds"}[sort]
+    if sort not in (keys := {"parameters": "parameters", "time": "seconds"}):
+        raise UserError(f"runs are not sorted by '{sort}'.{did_you_mean(sort, get_args(SortKey))}")
+    key = keys[sort]
     return lambda row: row.get(key) or 0
 
 

@@ -46,6 +46,10 @@ GENERATIVE = {"generate", "translate", "caption", "chat"}
 """Verbs that decode token by token, bound by the memory traffic of the weights: half precision halves it."""
 
 
+class UnknownOptionError(UserError, TypeError):
+    """A keyword that a function does not have."""
+
+
 class UnsupportedVerb(UserError, AttributeError):
     """A verb that the models of this run do not support."""
 
@@ -74,11 +78,16 @@ class Codec(Protocol):
 def one_or_many(verb: V) -> V:
     """A verb of many texts that also takes one: a string has one result and a list a list of them; of any other
     iterable, a generator for example, an iterator of results, computed as they are read."""
-    first, default = [(p.name, p.default) for p in inspect.signature(verb).parameters.values()][1]
+    parameters = inspect.signature(verb).parameters
+    first, default = [(p.name, p.default) for p in parameters.values()][1]
+    keys = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())  # of a section, checked as such
 
     @functools.wraps(verb)
     def call(self: Run, *inputs: Any, **options: Any) -> Any:
         texts = inputs[0] if inputs else options.pop(first, default)
+        if unknown := [] if keys else [name for name in options if name not in parameters]:
+            known = [*parameters][2:]  # without self and the texts
+            raise UnknownOptionError(f"{verb.__name__} has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)}")
         if texts is inspect.Parameter.empty:
             raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
         if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
@@ -187,11 +196,11 @@ class Run:
         return [id for id in ids if id is not None]
 
     @one_or_many
-    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean") -> Iterator[Embedded]:
         """One vector for each text, in order."""
         if not isinstance(self.model, EncodesSource):
             raise self._unsupported()
-        return embed(self.model, texts, self.encode_source, pooling=pooling, device=self.device, **options)
+        return embed(self.model, texts, self.encode_source, pooling=pooling, device=self.device)
 
     def inspect(self, text: str | None = None, **options: Any) -> Any:
         """What the model computes on a text: `seqwright.inspect(run, text)`, with its options."""

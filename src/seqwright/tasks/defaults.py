@@ -37,6 +37,11 @@ def length_of_training(minutes: float | None, steps: int) -> dict[str, Any]:
     return {"steps": steps} if minutes is None else {"minutes": minutes, "patience": PATIENCE}
 
 
+def epochs_within(minutes: float | None, epochs: float) -> dict[str, Any]:
+    """Keys of [training]: epochs, or as many of them as fit into a time budget where there is one."""
+    return {"epochs": epochs} | ({} if minutes is None else {"minutes": minutes})
+
+
 def affordable(minutes: float | None) -> float:
     """Floating-point operations of a training of so many minutes on this machine; unlimited without a budget."""
     if minutes is None:

@@ -16,8 +16,8 @@ class TrainingConfig:
     """Epochs (passes over the training data), instead of steps."""
     minutes: float | None = None
     """Time budget, instead of steps: as many steps as fit, by the speed measured before the first one. The run's recipe
-    then has them as steps, and a resumed run keeps them. Default models of your own files also get their size by it. A
-    perceptron has no more models and epochs than fit."""
+    then has them as steps, and a resumed run keeps them. With epochs: those, or fewer that fit. Default models of your
+    own files also get their size by it. A perceptron has no more models and epochs than fit."""
     batch_size: int = 32
     """Examples (rows) per optimizer step."""
     sequence_length: int | None = None
@@ -170,8 +170,6 @@ class TrainingConfig:
         problems = []
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
-        if self.minutes is not None and self.epochs is not None:
-            problems.append("give minutes or epochs, not both")
         problems += wrong_sizes(
             self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best"
         )

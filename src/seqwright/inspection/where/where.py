@@ -46,6 +46,8 @@ def where(
         raise UserError("give texts, files with --on, or --samples N; one of them.")
     if min_tokens is not None and min_tokens < 1:
         raise UserError(f"min_tokens must be at least 1, not {min_tokens}.")
+    if decoding:
+        with_options(run.settings.decoding, decoding)  # refuses unknown ones before anything is read
     notes: list[str] = []
     first, parts = training_index(run, progress), part_runs(run, open_run, notes)
     indexes = [first, *(training_index(part, progress) for part in parts)]

@@ -58,11 +58,9 @@ class PerceptronConfig:
         check_shares(self, "feature_dropout")
 
     def no_longer_than(self, other: PerceptronConfig) -> PerceptronConfig:
-        return replace(
-            self,
-            epochs=min(self.epochs, other.epochs),
-            averaged_models=min(self.averaged_models, other.averaged_models),
-        )
+        """These options with a fit of at most the length of another."""
+        models = min(self.averaged_models, other.averaged_models)
+        return replace(self, epochs=min(self.epochs, other.epochs), averaged_models=models)
 
 
 class TaggedCorpus(Protocol):

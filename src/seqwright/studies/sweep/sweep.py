@@ -184,7 +184,7 @@ def run_name(setting: Mapping[str, str]) -> str:
 def _rungs(recipe: Recipe, settings: int) -> list[tuple[str, float]]:
     """Key and budget of each rung: the last has that of the recipe."""
     training = recipe.training
-    if training.minutes is not None or (training.steps is None and training.epochs is None):
+    if training.steps is None and training.epochs is None:
         raise UserError("--halving divides the steps of a training; give them: --set training.steps=N.")
     last = math.floor(math.log(settings, ETA) + 1e-9)
     if training.steps is not None:

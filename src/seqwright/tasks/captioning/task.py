@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,11 +12,11 @@ import torch
 
 from seqwright.core.batch import Batch, Source, Vocabularies
 from seqwright.core.config import UserError, to_table, with_options
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.storage import read_record, write_json, write_text
 from seqwright.data.bucketing import ByLength, Ints
-from seqwright.data.files import as_list
 from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
@@ -29,7 +29,7 @@ from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
-from seqwright.tasks.images.run import ImageInputRun
+from seqwright.tasks.images.run import ImageInputRun, one_or_many_images
 from seqwright.tasks.scores import Scores
 from seqwright.tasks.scoring import decode_shared
 from seqwright.tasks.translation.scores import (
@@ -127,7 +127,7 @@ class CaptionedImages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caption:
+class Caption(NotebookTable):
     """The caption of an image."""
 
     text: str
@@ -208,7 +208,7 @@ class CaptioningTask:
 
 
 class CaptioningRun(ImageInputRun):
-    """A trained captioner: `run = seqwright.open("runs/x"); run.caption(["a.png"])`."""
+    """A trained captioner: `run = seqwright.open("runs/x"); run.caption("a.png")`."""
 
     description = "captions images"
     verbs = ("caption", "evaluate")
@@ -223,10 +223,11 @@ class CaptioningRun(ImageInputRun):
         """Synthetic images."""
         return self.grid.source(self.synthetic_pixels(rows))
 
-    def caption(self, files: str | Sequence[str], **options: Any) -> Iterator[Caption]:
-        """The caption of each image of files, in order; options are those of the recipe's [decoding] section."""
+    @one_or_many_images
+    def caption(self, files: Iterable[str], **options: Any) -> Iterator[Caption]:
+        """The caption of each image of files, or of one image file; options are keys of [decoding]."""
         chosen = with_options(self.settings.decoding, options)
-        for name in as_list(files):
+        for name in files:
             yield from captions(self.searched, self.images([name]), self.grid, self.tokenizer, chosen, self.device)
 
     def caption_pixels(self, pixels: Pixels) -> str:

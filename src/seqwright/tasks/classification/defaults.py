@@ -8,7 +8,7 @@ from typing import Any
 from seqwright.data.files import expand, read_text, resolve
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import is_embedded
-from seqwright.tasks.defaults import KILO, MEGA, held_out_percentage, run_name
+from seqwright.tasks.defaults import KILO, MEGA, PATIENCE, epochs_within, held_out_percentage, run_name
 
 COUNTED = "bag"
 """The counted kind, which cross-validates a small file."""
@@ -33,6 +33,7 @@ def labeled_recipe(
     *,
     kind: str,
     tokenizer: str | None = None,
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for a classifier of labeled texts."""
     texts = [text for file in files for text in _labeled_texts(file)]
@@ -65,7 +66,8 @@ def labeled_recipe(
         "data": data,
         "tokenizer": {"kind": tokenizer} | words,
         "model": model,
-        "training": {"epochs": sizes["epochs"], "batch_size": 32, "learning_rate": 1e-3, "patience": 4},
+        "training": epochs_within(minutes, sizes["epochs"])
+        | {"batch_size": 32, "learning_rate": 1e-3, "patience": PATIENCE},
     }
 
 

@@ -11,7 +11,7 @@ from seqwright.data.files import resolve
 from seqwright.data.images.corpus import ImagesConfig, read_images
 from seqwright.data.images.files import sizes_of
 from seqwright.data.samples.text import is_embedded
-from seqwright.tasks.defaults import KILO, run_name
+from seqwright.tasks.defaults import KILO, epochs_within, run_name
 
 # Up to this many images: layers, width and heads of a vision Transformer, epochs.
 SIZES: list[tuple[float, dict[str, Any]]] = [
@@ -32,6 +32,7 @@ def images_recipe(
     *,
     kind: str,
     tokenizer: str | None = None,
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for a classifier of images."""
     if tokenizer is not None:
@@ -52,7 +53,8 @@ def images_recipe(
         "name": run_name(files, kind),
         "data": data,
         "model": model,
-        "training": {"epochs": sizes["epochs"], "batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
+        "training": epochs_within(minutes, sizes["epochs"])
+        | {"batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
     }
 
 
@@ -62,6 +64,7 @@ def captions_recipe(
     *,
     kind: str,
     tokenizer: str | None = None,
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """A recipe, as tables, for an image captioner."""
     images = read_images(files, ImagesConfig(train=tuple(files)))
@@ -77,7 +80,8 @@ def captions_recipe(
         "data": data,
         "tokenizer": {"kind": tokenizer or "words"},
         "model": model,
-        "training": {"epochs": sizes["epochs"], "batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
+        "training": epochs_within(minutes, sizes["epochs"])
+        | {"batch_size": 64, "learning_rate": 1e-3, "weight_decay": 0.05},
     }
 
 

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from seqwright.data.files import plain_suffix
 from seqwright.data.images.corpus import Images, read_images, read_splits
-from seqwright.data.images.files import Pixels
+from seqwright.data.images.files import SUFFIXES, Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.runs.embedding import Embedded, Pooled
 from seqwright.runs.run import Run
+
+V = TypeVar("V", bound=Callable[..., Any])
+
+
+def one_or_many_images(verb: V) -> V:
+    """A verb of many image files that also takes one: the name of an image file has one result; that of a folder, .npz
+    or IDX file, and a list of names, have a list of them; of any other iterable, an iterator of results."""
+
+    @functools.wraps(verb)
+    def call(self: Run, files: Any, *inputs: Any, **options: Any) -> Any:
+        one = isinstance(files, str | os.PathLike)
+        results = verb(self, [files] if one else files, *inputs, **options)
+        if one and plain_suffix(Path(files)) in SUFFIXES and not Path(files).is_dir():
+            (result,) = results
+            return result
+        return list(results) if one or isinstance(files, Sequence) else results
+
+    return cast(V, call)
 
 
 class ImageInputRun(Run):
@@ -29,7 +51,7 @@ class ImageInputRun(Run):
         shape = (rows, self.grid.height, self.grid.width, self.grid.channels)
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
-    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean") -> Iterator[Embedded]:
         """Not supported: it has no vectors of texts."""
         raise self._unsupported()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,8 +11,8 @@ import torch
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError, with_options
+from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
-from seqwright.data.files import as_list
 from seqwright.data.images.corpus import Images, ImagesConfig, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid, ImageFeed, to_pixels
@@ -24,7 +24,7 @@ from seqwright.tasks.classification.scores import ClassificationOptions, scale_t
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.tasks.images.movies import CAPTION, movie_sheet, rollout
-from seqwright.tasks.images.run import ImageInputRun
+from seqwright.tasks.images.run import ImageInputRun, one_or_many_images
 from seqwright.tasks.images.scores import BATCH_IMAGES, evaluate, predict
 from seqwright.tasks.scores import Scores
 
@@ -105,7 +105,7 @@ class ImageTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifiedImage:
+class ClassifiedImage(NotebookTable):
     """The prediction for an image."""
 
     label: str
@@ -121,7 +121,7 @@ class ClassifiedImage:
 
 
 class ImageRun(ImageInputRun):
-    """A trained image model: `run = seqwright.open("runs/x"); run.classify(["a.png"])`."""
+    """A trained image model: `run = seqwright.open("runs/x"); run.classify("a.png")`."""
 
     description = "classifies or restores images"
     verbs = ("classify", "evaluate")
@@ -140,13 +140,14 @@ class ImageRun(ImageInputRun):
         images = Images(pixels=self.synthetic_pixels(rows), labels=tuple(labels) or None)
         return self._feed(images, batch=rows).batch(0)
 
+    @one_or_many_images
     @torch.inference_mode()
-    def classify(self, files: str | Sequence[str], **options: Any) -> Iterator[ClassifiedImage]:
-        """The class of each image of files, in order; options are those of the recipe's [decoding] section."""
+    def classify(self, files: Iterable[str], **options: Any) -> Iterator[ClassifiedImage]:
+        """The class of each image of files, or of one image file; options are keys of [decoding]."""
         decoding, names = self._decoding(**options), self.codec.names
         if not names:
             raise UserError(f"{self.path} predicts images, not classes; see its report.html.")
-        for file in as_list(files):
+        for file in files:
             feed = self._feed(self.images([file]), labeled=False)
             for step in range(feed.steps_per_epoch):
                 outputs = predict(self.model, feed.batch(step).to(self.device))

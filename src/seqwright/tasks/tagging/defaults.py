@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from seqwright.data.files import read_text, resolve
 from seqwright.data.samples.text import is_embedded
-from seqwright.tasks.defaults import KILO, MEGA, held_out_percentage, run_name
+from seqwright.tasks.defaults import KILO, MEGA, epochs_within, held_out_percentage, run_name
 
 COUNTED = "perceptron"
 """The counted kind, which takes no gradient steps."""
@@ -49,7 +50,7 @@ def tagged_recipe(
     minutes: float | None = None,
     tokenizer: str = "words",
 ) -> dict[str, Any]:
-    """A recipe, as tables, for a tagger of some files; `minutes` is the most that a perceptron takes."""
+    """A recipe, as tables, for a tagger of some files; `minutes` is the most that its training takes."""
     texts = [read_text(resolve(file), "replace")[0] for file in files if not is_embedded(file)]
     size = sum(map(len, texts)) or MEGA
     sentences = sum(map(_sentences, texts)) if texts else FEWEST_SENTENCES
@@ -70,8 +71,12 @@ def tagged_recipe(
         return table | ({} if minutes is None else {"training": {"minutes": minutes}})
     sizes = next(dict(sizes) for most, sizes in TAGGER_SIZES if size <= most)
     batch, epochs = sizes.pop("batch_size"), sizes.pop("epochs")
-    steps = max(FEWEST_STEPS, epochs * sentences // batch)
-    table["training"] = {"batch_size": batch, "steps": steps, "learning_rate": 2e-3, "weight_decay": 0.01}
+    epochs = max(epochs, math.ceil(FEWEST_STEPS * batch / max(1, sentences))) if texts else 1  # embedded ones are large
+    table["training"] = epochs_within(minutes, epochs) | {
+        "batch_size": batch,
+        "learning_rate": 2e-3,
+        "weight_decay": 0.01,
+    }
     if kind in ("transformer", "gpt", "bert"):
         sizes["width"] = sizes.pop("embedding")
         table["training"]["learning_rate"] = 1e-3

@@ -183,14 +183,14 @@ class TaggingRun(Run):
         return tag(self.model, self.codec, words, read_ahead=read_ahead, device=self.device)
 
     @one_or_many
-    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean", **options: Any) -> Iterator[Embedded]:
+    def embed(self, texts: Iterable[str], *, pooling: Pooled = "mean") -> Iterator[Embedded]:
         """One vector for each text, in order, of a tagger without character features."""
         if self.settings.model.to_table().get("char_features"):
             raise UserError(
                 f"{self.path} reads the letters of given words, too, and has no vectors of plain lines; a tagger with"
                 " model.char_features = 0 has, or any language model or classifier."
             )
-        return super().embed(texts, pooling=pooling, **options)
+        return super().embed(texts, pooling=pooling)
 
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on tagged files, or on the validation sentences of the run."""
