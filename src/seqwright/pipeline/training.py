@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqwright import __version__
+from seqwright import __version__, build
+from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.ranks import Ranks
 from seqwright.core.storage import write_text
@@ -55,6 +57,8 @@ def _identity(wanted: Recipe) -> dict[str, str]:
 
 def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> TrainingOutcome:
     """Trains on rank 0 (or the only process), in the run directory."""
+    # Imported before there is a run: an interrupt of an import ends the process at once (`__main__`).
+    assert callable(build.task_spec(wanted.data.kind).task)
     existing = is_run(path)
     directory = RunDirectory.open(path) if existing else RunDirectory.create(path, recipe=wanted.toml())
     moved = False
@@ -72,6 +76,8 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
         except DivergenceError:  # the run stays, for its report
             raise
         except BaseException:
+            with suppress(UserError):  # an interrupt of the wait for a checkpoint: a thread still writes it
+                session.background.wait()
             if not existing and not directory.learned:  # unreadable data leaves no run behind
                 directory.discard()
             raise
