@@ -25,7 +25,7 @@ from seqwright.pipeline.budget import with_decisions
 from seqwright.pipeline.fitting import with_shortened_fit
 from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
-from seqwright.pipeline.scaling import refuse_ranks
+from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks
 from seqwright.pipeline.session import TrainingSession
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
@@ -41,6 +41,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
     """
     size = environment_ranks().size
     refuse_ranks(wanted, size)
+    refuse_idle_offload(wanted.training, size)
     # A finished run is opened where its device is missing, too.
     device = machine.device(wanted.training.device) if size > 1 else torch.device("cpu")
     with joined(device, _identity(wanted)) as ranks:
