@@ -72,7 +72,7 @@ def test_prepared_corpus_trains_like_the_text(workdir: Path, seqwright: Command)
 
 
 def test_preparation_records_what_it_skipped(workdir: Path, seqwright: Command) -> None:
-    (workdir / "latin.txt").write_bytes(b"caf\xe9\n")
+    (workdir / "latin.txt").write_bytes(b"na\xefve\n")
     prepare = [
         "data",
         "prepare",
