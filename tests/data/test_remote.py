@@ -12,7 +12,7 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.data.files import is_remote, read_text, resolve
-from seqwright.data.remote import local_copies
+from seqwright.data.remote import _key, remote_files
 from seqwright.data.text.blocks import Blocks, blocks
 
 BODIES = ["xin chào 🎉", 'a "quoted" text', "two\nlines", ""]
@@ -32,7 +32,9 @@ def test_columnar_files_have_the_texts_of_their_column(size: int, table: Any, tm
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     with pyarrow.ipc.new_stream(tmp_path / "b.arrow", table.schema) as writer:
         writer.write_table(table)
-    for name in ("a.parquet", "b.arrow"):
+    with pyarrow.ipc.new_file(tmp_path / "c.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+    for name in ("a.parquet", "b.arrow", "c.arrow"):
         assert list(Blocks([tmp_path / name], "line", ["body"], size=size)) == BODIES
     with pytest.raises(UserError, match=r"Did you mean 'body'"):
         list(Blocks([tmp_path / "a.parquet"], "line", ["bodie"]))
@@ -59,6 +61,13 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         list(blocks(tmp_path / "a.parquet", "line"))
 
 
+def local_copies(url: str, cache: Path) -> list[Path]:
+    files = remote_files(url, cache)
+    for file in files:
+        file.copy()
+    return [file.path for file in files]
+
+
 def test_remote_files_are_copied_once(tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     for name, text in (("one/a.jsonl", "first"), ("two/a.jsonl", "second")):
@@ -69,6 +78,19 @@ def test_remote_files_are_copied_once(tmp_path: Path) -> None:
     files.pipe("/texts/one/a.jsonl", json.dumps({"body": "a longer one"}).encode())
     assert list(Blocks(local_copies("memory://texts/one/a.jsonl", tmp_path), "line", ["body"])) == ["a longer one"]
     assert [is_remote(name) for name in ("s3://a/b", "a/b.txt", "C:/texts", "embedded:topics")] == [True, *[False] * 3]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ftp://a.org/texts/a.txt", "ftp://b.org/texts/a.txt"),
+        ("github://user:one@main/a.txt", "github://user:two@main/a.txt"),
+        ("zip://a.txt::https://a.org/one.zip", "zip://a.txt::https://a.org/two.zip"),
+    ],
+)
+def test_files_of_different_hosts_have_different_copies(one: str, other: str) -> None:
+    """fsspec's name of a file may lack its host."""
+    assert _key(one, "a.txt") != _key(other, "a.txt")
 
 
 @pytest.mark.parametrize("url", ["memory://nothing.txt", "nowhere://a.txt"])

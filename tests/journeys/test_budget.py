@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import torch
 
-from seqwright.core.batch import Source
-from seqwright.core.protocols import Feed
 from seqwright.pipeline import budget
 from seqwright.pipeline.budget import Forecast, Speed
 from seqwright.training.config import TrainingConfig
@@ -106,18 +102,6 @@ def test_speed_divides_a_budget_between_steps_and_evaluations() -> None:
     assert Speed(step=0.1, evaluation=100.0).steps(1) == 300  # half of it for steps in any case
     assert Speed(step=1000.0, evaluation=0.0).steps(1) == 10
     assert Speed(step=0.0123, evaluation=0.0).steps(1) == 4800  # two digits
-
-
-def test_batches_of_many_lengths_are_timed_by_their_mean() -> None:
-    lengths = [1, 1, 5, 5, 5]  # the first two are not timed
-
-    def batch(n: int) -> SimpleNamespace:
-        return SimpleNamespace(source=Source.empty(1), input=torch.zeros(2, lengths[n]))
-
-    feed = cast(Feed, SimpleNamespace(batch=batch))
-    assert budget.typical([1.0, 1.0, 7.0], feed) == 1.0
-    lengths[-1] = 30
-    assert budget.typical([1.0, 1.0, 7.0], feed) == 3.0
 
 
 def test_short_budgets_have_fewer_evaluations() -> None:

@@ -71,6 +71,45 @@ def test_prepared_corpus_trains_like_the_text(workdir: Path, seqwright: Command)
     assert seqwright("data", "verify", "ids").out == "verified  ids/ids.bin\n"
 
 
+def test_preparation_records_what_it_skipped(workdir: Path, seqwright: Command) -> None:
+    (workdir / "latin.txt").write_bytes(b"na\xefve\n")
+    prepare = [
+        "data",
+        "prepare",
+        "text.txt",
+        "latin.txt",
+        "--out",
+        "ids",
+        "--set",
+        "tokenizer.kind=characters",
+        "--json",
+    ]
+    assert "latin.txt is not UTF-8" in seqwright(*prepare).err
+    skipped = seqwright(*prepare, "--skip-unreadable").json["skipped"]
+    assert [reason.split(" is not UTF-8")[0] for reason in skipped] == [str(workdir / "latin.txt")]
+    assert seqwright(*prepare).json["skipped"] == skipped  # from index.json
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--out", "."], "holds other files"),
+        (["--out", "ids"], "name the text column: --columns text=NAME"),
+        (["--out", "ids", "--columns", "text=body", "--tokenizer", "none.json"], "none.json"),
+        (["--out", "ids", "--columns", "text=body", "--set", "tokenizer.kind=none"], "tokenizer.kind"),
+    ],
+)
+def test_nothing_remote_is_copied_before_wrong_options_are_refused(
+    wrong: list[str], message: str, workdir: Path, seqwright: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = pytest.importorskip("fsspec", reason="pip install 'seqwright[data]'").filesystem("memory")
+    files.pipe("/wrong-options/a.jsonl", b'{"body": "a text"}')
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workdir / "cache"))
+    result = seqwright("data", "prepare", "memory://wrong-options", *wrong)
+    assert (result.status, message in result.err) == (2, True), result.err
+    assert not (workdir / "cache").exists()
+
+
 def test_tokenizer_hash_mismatch_is_rejected(run_copy: Path, seqwright: Command) -> None:
     path = run_copy / "tokenizer.json"
     table = json.loads(path.read_text())

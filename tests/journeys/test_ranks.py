@@ -13,7 +13,7 @@ import torch
 
 from seqwright.core.config import UserError
 from seqwright.core.ranks import SINGLE, Ranks
-from seqwright.pipeline.scaling import refuse_ranks, refuse_without_blocks
+from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks, refuse_without_blocks
 from seqwright.pipeline.training import train
 from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.training.config import TrainingConfig
@@ -140,6 +140,16 @@ def test_what_ranks_cannot_train_is_refused(settings: list[str], size: int, mess
     refuse_ranks(wanted, 1)
     with pytest.raises(UserError, match=message):
         refuse_ranks(wanted, size)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "size", "missing"),
+    [("fsdp", 1, "several ranks"), ("ddp", 2, "not .ddp."), ("fsdp", 2, "a GPU, not cpu")],
+)
+def test_offload_without_effect_is_refused(parallel: str, size: int, missing: str, text: Path) -> None:
+    settings = [*SETTINGS, "training.cpu_offload=true", f"training.parallel={parallel}", "training.device=cpu"]
+    with pytest.raises(UserError, match=f"needs .*{missing}.*; set it to false"):
+        refuse_idle_offload(wanted_recipe(None, text=[str(text)], set=settings).training, size)
 
 
 def test_sharding_and_activation_checkpointing_need_transformer_blocks() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import seqwright as sw
+from seqwright.runs.checkpoints import Checkpoints
 from seqwright.runs.directory import RunDirectory
 from seqwright.text import trainers as training
 from tests.journeys.commands import TINY_GPT, files, finish, records, start, synthetic_text, wait_until
@@ -57,6 +60,27 @@ def test_interrupt_while_reading_leaves_no_run(workdir: Path) -> None:
     assert result.status in (130, -signal.SIGINT)
     assert result.err.split()[-1] == "stopped."
     assert files(workdir) == {"text.txt", "long.txt"}
+
+
+def test_interrupt_of_the_wait_for_the_first_checkpoint_keeps_the_run(
+    seqwright: Command, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C: the first one ended the steps, and its checkpoint is still being written."""
+    save, main = Checkpoints.save, threading.main_thread().ident
+    assert main is not None
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        while signal.getsignal(signal.SIGINT) is not handler:  # training still handles signals
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.2)
+        save(*arguments, **options)
+
+    monkeypatch.setattr(Checkpoints, "save", interrupted)
+    once = ["--set", "training.evaluate_every=0", "--set", "training.steps=2"]  # only the last step saves a checkpoint
+    assert seqwright("train", "--text", "text.txt", *TINY_GPT, *once, "--run", "run").status == 130
+    assert RunDirectory.open(workdir / "run").checkpoints.latest() is not None
 
 
 def test_interrupt_during_tokenizer_training_leaves_no_run(

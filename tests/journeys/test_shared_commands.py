@@ -73,6 +73,10 @@ def test_files_shared_by_ranks_come_back_in_order(
         alone, shared = seqwright(*command), two_ranks(*command)
         assert alone.status == 0, alone.err
         assert shared == alone
+    (workdir / "long.txt").write_text(f"the\n{'the cat ' * 20}\n")  # a prompt of rank 1 that is too long
+    refused = seqwright("generate", trained, "--prompts", "long.txt", "--beam", "2")
+    assert "does not fit the context" in refused.err
+    assert two_ranks("generate", trained, "--prompts", "long.txt", "--beam", "2") == refused
     (workdir / "empty.txt").touch()
     assert two_ranks("score", trained, "empty.txt").err == "empty.txt is empty.\n"
     assert "standard input is one stream; name a file" in two_ranks("score", trained).err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from seqwright.core.config import UserError
 from seqwright.core.ranks import TensorGroups
-from seqwright.training.checkpoint_store import BackgroundStore
+from seqwright.training.checkpoint_store import BackgroundStore, Gather
 from seqwright.training.trainer import Trainer
 
 from .rank_cases import adamw, small_gpt
@@ -25,12 +26,12 @@ class SlowStore(MemoryStore):
         self.may_write = threading.Event()
         self.kept: list[TensorGroups] = []
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, object], kept: list[int]) -> None:
+    def save(self, step: int, gather: Gather, progress: dict[str, object], kept: list[int]) -> None:
         assert self.may_write.wait(30)
         if step == 0:
             raise UserError("no room to write.")
-        self.kept.append(groups)
-        super().save(step, groups, progress, kept)
+        self.kept.append(gather())
+        super().save(step, gather, progress, kept)
 
 
 def test_steps_continue_while_a_checkpoint_is_written() -> None:
@@ -61,10 +62,33 @@ def test_an_error_of_the_writer_is_raised_by_the_next_checkpoint_or_the_end() ->
     slow = SlowStore()
     slow.may_write.set()
     store = BackgroundStore(slow)
-    store.save(0, {}, {}, [])
+    store.save(0, dict, {}, [])
     with pytest.raises(UserError, match="no room"):
-        store.save(1, {}, {}, [])
-    store.save(0, {}, {}, [])
+        store.save(1, dict, {}, [])
+    store.save(0, dict, {}, [])
     with pytest.raises(UserError, match="no room"):
         store.wait()
     assert store.wait() < 1
+
+
+def test_tensors_are_gathered_once_the_checkpoint_before_is_written() -> None:
+    slow = SlowStore()
+    store = BackgroundStore(slow)
+    store.save(1, dict, {}, [])
+    threading.Timer(0.05, slow.may_write.set).start()
+    written: list[int] = []
+    store.save(2, lambda: written.extend(slow.saved) or {}, {}, [])
+    store.wait()
+    assert written == [1]
+
+
+def test_an_interrupted_wait_leaves_the_checkpoint_pending() -> None:
+    slow = SlowStore()
+    store = BackgroundStore(slow)
+    store.save(1, dict, {}, [])
+    threading.Timer(0.05, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        store.wait()
+    threading.Timer(0.05, slow.may_write.set).start()
+    store.wait()
+    assert list(slow.saved) == [1]

@@ -142,6 +142,17 @@ def test_measuring_a_training_takes_few_of_its_steps(monkeypatch: pytest.MonkeyP
     assert len(taken) == budget.WARM_UP_STEPS + 5
 
 
+@pytest.mark.parametrize(("make", "seconds"), [(shuffled, 3.0), (slices, 1.0)])
+def test_batches_of_many_lengths_are_timed_by_their_mean(
+    monkeypatch: pytest.MonkeyPatch, make: Any, seconds: float
+) -> None:
+    """Of one shape by the median, which a busy moment does not change."""
+    timed = iter([1.0, 1.0, 7.0])
+    monkeypatch.setattr(budget, "_seconds", lambda work, device: next(timed))
+    speed = budget.measure(fresh(lstm()), make(), options(steps=100), evaluations=(), max_steps=3)
+    assert speed.step == seconds
+
+
 def test_flops_of_a_token_are_six_for_each_weight_of_a_matrix_product() -> None:
     model = fresh(gpt())
     matrices = {id(p): p.numel() for n, p in model.named_parameters() if p.dim() == 2 and "positions" not in n}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch
+from seqwright.training.checkpoint_store import Gather
 
 VOCABULARY = 11
 
@@ -77,8 +78,9 @@ class MemoryStore:
     def log(self, record: dict[str, Any]) -> None:
         self.records.append(record)
 
-    def save(self, step: int, groups: dict[str, dict[str, Tensor]], progress: dict[str, Any], kept: list[int]) -> None:
-        copied = {name: {key: value.detach().clone() for key, value in group.items()} for name, group in groups.items()}
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
+        groups = gather().items()
+        copied = {name: {key: value.detach().clone() for key, value in group.items()} for name, group in groups}
         self.saved[step] = copied, json.loads(json.dumps(progress))
         for old in [old for old in self.saved if old > step]:
             del self.saved[old]

@@ -116,28 +116,36 @@ def prepare(
     """
     from seqwright.data.column_roles import TEXT_ROLES, parse_columns
     from seqwright.data.files import COLUMNAR, COMPRESSED, TEXTS, expand, is_remote, resolve
-    from seqwright.data.remote import local_copies
-    from seqwright.data.text.prepare import check_inputs, train_tokenizer
+    from seqwright.data.remote import RemoteFile, remote_files
+    from seqwright.data.text.prepare import check_inputs, read_index, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
     from seqwright.reporting.progress import StreamProgress
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.trainers import TokenizerConfig
     from seqwright.training.machine import cache_folder
 
-    paths: list[Path] = []
-    for name in files:
-        cache = cache_folder() / "remote"
-        paths += local_copies(name, cache) if is_remote(name) else expand(resolve(name), (*TEXTS, *COLUMNAR))[0]
     folder, text_columns = Path(out), list(parse_columns(columns, TEXT_ROLES).values())
-    check_inputs(paths, folder, document, text_columns)
     saved = folder / "tokenizer.json"
-    skipped = (lambda reason: echo(f"skipped: {reason}", err=True)) if skip_unreadable else None
     config = TokenizerConfig(**options_from(overrides, "tokenizer", TokenizerConfig))
+    paths: list[Path] = []
+    remote: list[RemoteFile] = []
+    for name in files:
+        if is_remote(name):
+            listed = remote_files(name, cache_folder() / "remote")
+            remote += listed
+            paths += [file.path for file in listed]
+        else:
+            paths += expand(resolve(name), (*TEXTS, *COLUMNAR))[0]
+    check_inputs(paths, folder, document, text_columns)
+    loaded = None
     if tokenizer is not None:
         loaded = import_tokenizer(Path(tokenizer), config.special_tokens)
     elif saved.exists():
         loaded = import_tokenizer(saved)
-    else:
+    for file in remote:  # last: a refusal should not come after hours of copying
+        file.copy()
+    skipped = (lambda reason: echo(f"skipped: {reason}", err=True)) if skip_unreadable else None
+    if loaded is None:
         echo("training a tokenizer…", err=True)
         loaded = train_tokenizer(config, paths, document, text_columns, skipped and (lambda reason: None))
     for note in loaded.notes:
@@ -159,6 +167,7 @@ def prepare(
         echo(f"{stream.lossy}, so bits per byte are not reported.", err=True)
     summary = {"folder": out, "ids": len(stream.ids), "documents": stream.documents, "unknown": stream.unknown}
     summary |= {"lossy": stream.lossy, "tokenizer": loaded.hash, "vocabulary": loaded.size}
+    summary |= {"skipped": read_index(folder).skipped}
     if as_json:
         print_json(summary)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import click
@@ -29,6 +30,7 @@ from seqwright.commands.ranked import (
     in_rank_order,
     rank_part,
     sum_over_ranks,
+    together,
 )
 
 
@@ -140,7 +142,7 @@ def command(
         flags = {"beam_size": beam, "n_best": n_best, "max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         mine = rank_part(prompt_texts, ranks)
         options = options_from(overrides, "decoding", SearchOptions, flags)
-        n_best_lists = opened.search(mine, **options) if mine else []
+        n_best_lists = together(ranks, lambda: opened.search(mine, **options) if mine else [])
         outputs = [({"rank": n + 1}, output) for hypotheses in n_best_lists for n, output in enumerate(hypotheses)]
         streaming = False
     else:
@@ -158,7 +160,8 @@ def command(
             echo(prompt_texts[0], nl=False)
         texts, seeds = [text for text, _ in requests], [number for _, number in requests]
         on_text = (lambda row, text: echo(text, nl=False)) if streaming else None
-        generated = generate(texts, seeds=seeds, on_text=on_text, draft=proposer, **options) if texts else []
+        decode = partial(generate, texts, seeds=seeds, on_text=on_text, draft=proposer, **options)
+        generated = together(ranks, lambda: decode() if texts else [])
         outputs = [({"seed": number}, output) for number, output in zip(seeds, generated, strict=True)]
 
     def print_outputs(first: int) -> None:

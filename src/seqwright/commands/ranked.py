@@ -93,6 +93,23 @@ def rank_part(values: list[T], ranks: Ranks | None) -> list[T]:
     return values[mine.start : mine.stop]
 
 
+def together(ranks: Ranks | None, compute: Callable[[], T]) -> T:
+    """What this rank computes of its part; raises the UserError of the first rank that has one, on all of them."""
+    if ranks is None:
+        return compute()
+    from seqwright.core.config import UserError
+
+    computed: list[T] = []
+    error = ""
+    try:
+        computed.append(compute())
+    except UserError as refused:
+        error = str(refused)
+    for refusal in filter(None, ranks.gather(error)):
+        raise UserError(refusal)
+    return computed[0]
+
+
 def captured(write: Callable[[], None]) -> str:
     """What a function writes to standard output."""
     with redirect_stdout(io.StringIO()) as text:

@@ -258,13 +258,14 @@ def _follow(resolved: Any, path: Path, rank: int) -> int:
 def _launch(resolved: Any, processes: int) -> int:
     """Runs this command once for each rank; the exit status."""
     from seqwright.core.limits import limit
-    from seqwright.pipeline.scaling import refuse_ranks
+    from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks
     from seqwright.training import launcher, machine
     from seqwright.training.process_group import environment_ranks
 
     if environment_ranks().size > 1:
         raise click.UsageError("torchrun has started the processes already; leave out --processes.")
     refuse_ranks(resolved, processes)
+    refuse_idle_offload(resolved.training, processes)
     limit("SEQWRIGHT_JOIN_SECONDS")  # a wrong value is refused here, not once by each rank
     launcher.refuse_missing_devices(processes, machine.device(resolved.training.device))
     arguments = click.get_current_context().meta[ARGUMENTS]

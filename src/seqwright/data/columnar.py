@@ -7,13 +7,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from seqwright.core.config import UserError
 from seqwright.core.regular_files import open_regular
 
 ROWS = 1024
 """Rows decoded at a time."""
+IPC_FILE = b"ARROW1"
+"""Magic bytes at the start of the Arrow IPC file format; the streaming format has none."""
 
 
 class MissingExtraError(UserError):
@@ -57,8 +59,22 @@ def _batches(path: Path) -> Iterator[Any]:
             table = importlib.import_module("pyarrow.parquet").ParquetFile(file)
             yield from table.iter_batches(ROWS, columns=_string_columns(table.schema_arrow, arrow, path))
             return
-        for batch in importlib.import_module("pyarrow.ipc").open_stream(file):
-            yield batch.select(_string_columns(batch.schema, arrow, path))
+        for batch in _ipc_batches(file):
+            columns = batch.select(_string_columns(batch.schema, arrow, path))
+            yield from (columns.slice(first, ROWS) for first in range(0, columns.num_rows, ROWS))
+
+
+def _ipc_batches(file: IO[bytes]) -> Iterator[Any]:
+    """Record batches of the Arrow IPC file format, or of the streaming format (`datasets.Dataset.save_to_disk`)."""
+    ipc = importlib.import_module("pyarrow.ipc")
+    is_file = file.read(len(IPC_FILE)) == IPC_FILE
+    file.seek(0)
+    if not is_file:
+        yield from ipc.open_stream(file)
+        return
+    reader = ipc.open_file(file)
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
 
 
 def _string_columns(schema: Any, arrow: Any, path: Path) -> list[str]:

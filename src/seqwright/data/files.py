@@ -39,7 +39,7 @@ TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv
 """Suffixes of the files that are read from a folder; a file named directly may have any suffix."""
 
 COLUMNAR = (".parquet", ".arrow")
-"""Suffixes of columnar files (`data/columnar.py`); .arrow is what `datasets.Dataset.save_to_disk` writes."""
+"""Suffixes of columnar files (`data/columnar.py`)."""
 
 MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,15 +18,40 @@ CHUNK = 1 << 22
 """Bytes of a remote file in memory at a time."""
 
 
-def local_copies(url: str, cache: Path) -> list[Path]:
-    """Local copies of the file, files or folder of a URL, in the order of their names; complete ones are reused."""
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a URL, and the path of its copy."""
+
+    url: str
+    files: Any
+    """The file system of fsspec."""
+    name: str
+    path: Path
+
+    def copy(self) -> None:
+        """Copies the file, unless there is a copy of its size."""
+        with _read_errors(self.url):
+            if not (self.path.exists() and self.path.stat().st_size == self.files.size(self.name)):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_chunks(self.path, _chunks(self.files, self.name))
+
+
+def remote_files(url: str, cache: Path) -> list[RemoteFile]:
+    """The file, files or folder of a URL, in the order of their names; nothing is copied yet."""
     fsspec = extra_module("fsspec.core", f"reading {url}")
-    try:
+    with _read_errors(url):
         files, path = fsspec.url_to_fs(url)
         names = _names(files, path)
         if not names:
             raise FileNotFoundError("there is no such file")
-        return [_copy(files, name, cache / _key(url, name) / _file_name(name)) for name in names]
+        return [RemoteFile(url, files, name, cache / _key(url, name) / _file_name(name)) for name in names]
+
+
+@contextmanager
+def _read_errors(url: str) -> Iterator[None]:
+    """Turns errors of a file system into a UserError that names the URL."""
+    try:
+        yield
     except UserError:
         raise
     except Exception as error:  # file systems of fsspec raise errors of the libraries that they are made of
@@ -44,15 +71,12 @@ def _file_name(name: str) -> str:
 
 
 def _key(url: str, name: str) -> str:
-    """A folder for each remote file: files of different folders may have one name."""
-    return hashlib.sha256(f"{url.partition('://')[0]} {name}".encode()).hexdigest()[:16]
+    """A folder for each remote file: files of different folders may have one name.
 
-
-def _copy(files: Any, name: str, target: Path) -> Path:
-    if not (target.exists() and target.stat().st_size == files.size(name)):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_chunks(target, _chunks(files, name))
-    return target
+    fsspec's names lack the host of ftp://, the repository of github:// and the archive of zip://….zip::https://….
+    """
+    parts = urlsplit(url)
+    return hashlib.sha256(f"{parts.scheme} {parts.netloc} {url.partition('::')[2]} {name}".encode()).hexdigest()[:16]
 
 
 def _chunks(files: Any, name: str) -> Iterator[bytes]:

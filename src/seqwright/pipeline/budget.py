@@ -22,6 +22,7 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.reporting.numbers import duration
 from seqwright.runs.directory import RunDirectory
 from seqwright.training import machine
+from seqwright.training.checkpoint_store import Gather
 from seqwright.training.config import TrainingConfig
 from seqwright.training.shapes import FIRST, FirstBatches, lengths_vary
 from seqwright.training.trainer import Trainer, total_steps
@@ -169,7 +170,7 @@ class Discarded:
     def log(self, record: dict[str, Any]) -> None:
         """Drops a record."""
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
         """Drops a checkpoint."""
 
     def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:

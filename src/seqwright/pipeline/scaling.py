@@ -56,6 +56,23 @@ def refuse_without_blocks(model: nn.Module, config: TrainingConfig, ranks: Ranks
         )
 
 
+def refuse_idle_offload(config: TrainingConfig, size: int) -> None:
+    """Raises where there is nothing to offload, or no GPU of this machine to offload from."""
+    if not config.cpu_offload:
+        return
+    device = machine.device(config.device).type
+    missing = "" if device == "cuda" else f"a GPU, not {device}"
+    if config.parallel != "fsdp":
+        missing = f'training.parallel = "fsdp", not "{config.parallel}"'
+    if size == 1:
+        missing = "several ranks (--processes, or torchrun)"
+    if missing:
+        raise UserError(
+            f"training.cpu_offload moves what FSDP2 shards from GPUs to host memory, and needs {missing}; set it to"
+            " false."
+        )
+
+
 def _refuse_sharded_options(config: TrainingConfig) -> None:
     if config.optimizer == "adafactor":
         raise UserError(

@@ -37,7 +37,7 @@ from seqwright.tasks.base import Task
 from seqwright.tasks.scores import Scores
 from seqwright.training import machine
 from seqwright.training.averaging import average_weights
-from seqwright.training.checkpoint_store import BackgroundStore
+from seqwright.training.checkpoint_store import BackgroundStore, Gather
 from seqwright.training.divergence import DivergenceError, chance_nll
 from seqwright.training.schedule import ENDLESS, warmup_steps
 from seqwright.training.shapes import lengths_vary
@@ -166,9 +166,9 @@ class TrainingSession:
         if self.board is not None:
             self.board(record)
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
         state = {"progress": progress, "corpus": self.task.fingerprint}
-        self.directory.checkpoints.save(step, groups, state, keep=1, kept=kept)
+        self.directory.checkpoints.save(step, gather(), state, keep=1, kept=kept)
 
     def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
         checkpoint = self.directory.checkpoints.load(step)

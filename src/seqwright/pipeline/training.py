@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqwright import __version__
+from seqwright import __version__, build
+from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.ranks import Ranks
 from seqwright.core.storage import write_text
@@ -23,7 +25,7 @@ from seqwright.pipeline.budget import with_decisions
 from seqwright.pipeline.fitting import with_shortened_fit
 from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
-from seqwright.pipeline.scaling import refuse_ranks
+from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks
 from seqwright.pipeline.session import TrainingSession
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
@@ -39,6 +41,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
     """
     size = environment_ranks().size
     refuse_ranks(wanted, size)
+    refuse_idle_offload(wanted.training, size)
     # A finished run is opened where its device is missing, too.
     device = machine.device(wanted.training.device) if size > 1 else torch.device("cpu")
     with joined(device, _identity(wanted)) as ranks:
@@ -55,6 +58,8 @@ def _identity(wanted: Recipe) -> dict[str, str]:
 
 def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> TrainingOutcome:
     """Trains on rank 0 (or the only process), in the run directory."""
+    # Imported before there is a run: an interrupt of an import ends the process at once (`__main__`).
+    assert callable(build.task_spec(wanted.data.kind).task)
     existing = is_run(path)
     directory = RunDirectory.open(path) if existing else RunDirectory.create(path, recipe=wanted.toml())
     moved = False
@@ -72,6 +77,8 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
         except DivergenceError:  # the run stays, for its report
             raise
         except BaseException:
+            with suppress(UserError):  # an interrupt of the wait for a checkpoint: a thread still writes it
+                session.background.wait()
             if not existing and not directory.learned:  # unreadable data leaves no run behind
                 directory.discard()
             raise

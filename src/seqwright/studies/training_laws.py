@@ -17,6 +17,7 @@ from seqwright.core.ranks import TensorGroups
 from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.studies.laws import Law, max_difference
 from seqwright.training.accumulation import select_rows
+from seqwright.training.checkpoint_store import Gather
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
 from seqwright.training.trainer import Trainer
@@ -96,8 +97,8 @@ class _MemoryStore:
 
     def log(self, record: dict[str, Any]) -> None: ...
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
-        self.last = copy.deepcopy((groups, progress))
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
+        self.last = copy.deepcopy((gather(), progress))
 
     def load(self, step: int) -> tuple[TensorGroups, dict[str, Any]]:
         return self.last

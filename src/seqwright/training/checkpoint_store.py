@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 from seqwright.core.ranks import Ranks, TensorGroups
+
+Gather = Callable[[], TensorGroups]
+"""Copies the tensors of a checkpoint to the host when a store has room for them. A collective: complete on rank 0."""
 
 
 class CheckpointStore(Protocol):
@@ -15,7 +19,7 @@ class CheckpointStore(Protocol):
     def log(self, record: dict[str, Any]) -> None:
         """Appends a record to the log."""
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
         """Saves a checkpoint; of the older ones, those of the steps in `kept` must stay."""
 
     def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
@@ -40,10 +44,11 @@ class BackgroundStore:
     def log(self, record: dict[str, Any]) -> None:
         self.store.log(record)
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
-        """Saves a checkpoint of tensors that nobody changes, after the one before; raises the error of that one."""
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
+        """Saves a checkpoint after the one before, whose memory is free by then; raises the error of that one."""
         self.wait()
-        self.pending = self.pool.submit(self.store.save, step, groups, progress, kept)
+        groups = gather()
+        self.pending = self.pool.submit(self.store.save, step, lambda: groups, progress, kept)
 
     def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
         self.wait()
@@ -54,10 +59,14 @@ class BackgroundStore:
         self.store.rewind(step)
 
     def wait(self) -> float:
-        """Waits until the last checkpoint is written; the seconds that this took."""
+        """Waits until the last checkpoint is written; the seconds that this took.
+
+        An interrupt of the wait does not end the writer: wait again before its folder is removed.
+        """
         start = time.perf_counter()
-        pending, self.pending = self.pending, None
-        if pending is not None:
+        if self.pending is not None:
+            wait([self.pending])
+            pending, self.pending = self.pending, None
             pending.result()
         return time.perf_counter() - start
 
@@ -72,9 +81,11 @@ class RankStore:
         if self.ranks.first:
             self.store.log(record)
 
-    def save(self, step: int, groups: TensorGroups, progress: dict[str, Any], kept: list[int]) -> None:
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
         if self.ranks.first:
-            self.store.save(step, groups, progress, kept)
+            self.store.save(step, gather, progress, kept)
+        else:
+            gather()
 
     def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
         groups, progress = self.store.load(step) if self.ranks.first else (None, {})

@@ -117,6 +117,10 @@ class TrainingConfig:
     """Training on several ranks (--processes, torchrun): a copy of the model on each (ddp, DistributedDataParallel), or
     parameters, gradients and optimizer state sharded over them, block by block (fsdp, FSDP2), for models that fill a
     GPU. Without effect on one process."""
+    cpu_offload: bool = False
+    """With parallel = "fsdp" on GPUs: keep sharded parameters, gradients and optimizer state in host memory (FSDP2's
+    CPUOffloadPolicy). The optimizer then steps on the CPU, and every block waits for its weights: for models that do
+    not fit otherwise."""
     compile: Literal["auto", "off", "cudagraphs", "inductor"] = "auto"
     """On a GPU, how steps are run: kernel by kernel (off), captured as CUDA graphs, which saves launching their kernels
     (cudagraphs), or also compiled by torch.compile, which fuses kernels (inductor). auto compiles Transformers where

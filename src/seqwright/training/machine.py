@@ -53,7 +53,8 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
         for block in transformer_blocks(objective):
             block.forward = functools.partial(_checkpointed, block.forward)
     if ranks.size > 1 and config.parallel == "fsdp":
-        return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=config.precision == "bf16")
+        bf16, offload = config.precision == "bf16", config.cpu_offload
+        return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=bf16, cpu_offload=offload)
     module = _compiled(objective, config, on)
     return SingleProcess(module) if ranks.size == 1 else DataParallel(module, ranks)
 

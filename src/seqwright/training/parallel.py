@@ -101,9 +101,18 @@ class DataParallel(SingleProcess):
 class FullySharded(SingleProcess):
     """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
 
-    def __init__(self, objective: Objective, blocks: list[nn.Module], ranks: Ranks, *, on: torch.device, bf16: bool):
+    def __init__(
+        self,
+        objective: Objective,
+        blocks: list[nn.Module],
+        ranks: Ranks,
+        *,
+        on: torch.device,
+        bf16: bool,
+        cpu_offload: bool,
+    ):
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
         self.model = cast(nn.Module, objective.model)
         if ranks.first:  # decoding copies models, which FSDP refuses, and one rank alone cannot gather weights
@@ -116,9 +125,11 @@ class FullySharded(SingleProcess):
             reduce_dtype=torch.float32 if bf16 else None,
             cast_forward_inputs=False,
         )
+        # Pinned memory, from which copies are asynchronous, needs a GPU.
+        offload = CPUOffloadPolicy(pin_memory=on.type == "cuda") if cpu_offload else OffloadPolicy()
         for block in blocks:
-            fully_shard(block, mesh=mesh, mp_policy=policy)
-        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy)
+            fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
+        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy, offload_policy=offload)
         self.root.set_reduce_scatter_unused_params(True)
         self.ranks = ranks
         super().__init__(objective)

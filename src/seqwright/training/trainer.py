@@ -173,9 +173,11 @@ class Trainer:
         self.progress.interval_tokens = self.interval.tokens
         self.progress.interval_seconds = self.interval.seconds
         self.progress.gradient_norm = self.norm.item()
-        groups = gathered_groups(self.model, self.optimizer, self.average, self.carry, self.objective, self.ranks)
+        gather = partial(
+            gathered_groups, self.model, self.optimizer, self.average, self.carry, self.objective, self.ranks
+        )
         progress = asdict(self.progress) | {"ranking": [list(ranked) for ranked in self.progress.ranking]}
-        self.store.save(self.progress.step, groups, progress, self.progress.kept_steps)
+        self.store.save(self.progress.step, gather, progress, self.progress.kept_steps)
         self.progress.saving_seconds += time.perf_counter() - start
 
     def timed_step(self) -> None:

@@ -41,7 +41,7 @@ from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
 from seqwright.text.word_table import Ids
 
-FORMAT = 3
+FORMAT = 4
 SAMPLE_BLOCK = 1 << 20
 """Block size in bytes of the sample that a subword tokenizer is trained on."""
 
@@ -83,6 +83,8 @@ class Index(EncodedCounts, Plan):
     """Of ids.bin."""
     unended: list[tuple[int, int]]
     """(position, missing line ends) of blocks whose last document has no end."""
+    skipped: list[str]
+    """Why files, or the rest of them, were left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +174,10 @@ def prepare(
         recover(folder / "parts")
         _write_plan(folder, plan, tokenizer)
         if not (folder / "index.json").exists():
-            counts = _encode(plan, _all_blocks(plan, skipped), folder, tokenizer, workers, progress)
-            _join(plan, folder, tokenizer, counts)
+            reasons: list[str] = []
+            texts = _all_blocks(plan, None if skipped is None else _recording(skipped, reasons))
+            counts = _encode(plan, texts, folder, tokenizer, workers, progress)
+            _join(plan, folder, tokenizer, counts, reasons)
         if (folder / "parts").exists():  # also those that a killed process left after index.json
             shutil.rmtree(folder / "parts")
     return open_prepared(folder, tokenizer)
@@ -289,7 +293,15 @@ def _ready(result: dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]) -> boo
     return not isinstance(result, Future) or result.done()
 
 
-def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]]) -> None:
+def _recording(skipped: Skipped, reasons: list[str]) -> Skipped:
+    def record(reason: str) -> None:
+        reasons.append(reason)
+        skipped(reason)
+
+    return record
+
+
+def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]], skipped: list[str]) -> None:
     """Joins the shards into `ids.bin`, files separated by `<eos>`, and writes `index.json`."""
     digest, size = hashlib.sha256(), 0
     dtype = np.dtype(tokenizer.dtype)
@@ -313,6 +325,7 @@ def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str,
     for count in counts:
         totals.update({key: count[key] for key in ("documents", "characters", "bytes", "unknown")})
     facts = {"dtype": dtype.name, "ids": size // dtype.itemsize, "sha256": digest.hexdigest(), "unended": unended}
+    facts |= {"skipped": skipped}
     lossless = {key: all(count[key] for count in counts) for key in ("exact", "whole")}
     write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | lossless)
 
