@@ -51,6 +51,10 @@ class MissingFileError(UserError):
     """A path that does not exist."""
 
 
+class UntrustedFileError(UserError):
+    """A path that a received run names, and that is not read without `--trust`."""
+
+
 def as_list(files: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | None) -> list[str]:
     """File names as a list, from one name or path, several or None."""
     several = [files] if isinstance(files, str | os.PathLike) else files or ()
@@ -60,7 +64,7 @@ def as_list(files: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | N
 def resolve(path: str, base: Path | None = None) -> Path:
     """The existing path that a recipe's path refers to: in `base` (or the working directory), then the data root."""
     if path.startswith(UNTRUSTED):
-        raise UserError(
+        raise UntrustedFileError(
             f"this run comes from elsewhere and names {path.removeprefix(UNTRUSTED)}, outside of the data root and this"
             " folder. Name your own data with --on FILE, or add --trust to read what it names."
         )

@@ -59,7 +59,7 @@ def gain_view(subject: Subject) -> ViewResult:
     best = max(range(len(gains)), key=lambda n: gains[n], default=0)
     where = f" The greatest: “{visible(tokens[best])}” (token {best + 1})." if gains else ""
     step = Step(
-        f"N-gram lens: {name}",
+        f"N-gram lens: {name}" if subject.against.settings.kind == "ngram" else name.capitalize(),
         f"Above zero {subject.run.path.name} gives the token the greater probability. Sum over the text:"
         f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}",
         "gain(t) = log₂ p(token t) - log₂ q(token t)",

@@ -155,7 +155,7 @@ def test_ngram_counts_probabilities_and_sums() -> None:
 def test_bpe_merges() -> None:
     assert column("bpe", "merges", "new symbol") == ["es", "est", "est</w>", "lo", "low"]
     assert column("bpe", "pair counts", "count")[:7] == [2] * 6 + [1]
-    assert rows("bpe", "new word")[-1][1] == "low est</w>"
+    assert rows("bpe", "word")[-1][1] == "low est</w>"
 
 
 def test_attention_score_kinds() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from seqwright.core.config import UserError, with_options
 from seqwright.core.progress import SILENT, Progress
-from seqwright.data.files import MissingFileError
+from seqwright.data.files import MissingFileError, UntrustedFileError
 from seqwright.inspection.where.copying import Ids, SearchedText, Searcher, copying_statistics
 from seqwright.inspection.where.report import Where
 from seqwright.inspection.where.training_text import part_runs, training_index
@@ -48,9 +48,17 @@ def where(
         raise UserError(f"min_tokens must be at least 1, not {min_tokens}.")
     if decoding:
         with_options(run.settings.decoding, decoding)  # refuses unknown ones before anything is read
+    if text is not None and (not text or not all(one.strip() for one in ([text] if isinstance(text, str) else text))):
+        raise UserError("the text is empty; give some words: seqwright where RUN 'a few words'.")
     notes: list[str] = []
-    first, parts = training_index(run, progress), part_runs(run, open_run, notes)
-    indexes = [first, *(training_index(part, progress) for part in parts)]
+    parts = part_runs(run, open_run, notes)
+    try:
+        indexes = [training_index(one, progress) for one in (run, *parts)]
+    except UntrustedFileError as error:
+        raise UserError(
+            "this run comes from elsewhere, and the file that it was trained on is outside of the data root and this"
+            " folder. Its text is what is searched: add --trust to read it."
+        ) from error
     assert isinstance(run, TextRun)
     sizes = [len(index.ids) - len(index.starts) for index in indexes]
     if parts:
@@ -87,8 +95,6 @@ def where(
 
 
 def _given(run: TextRun, texts: Sequence[str]) -> list[Ids]:
-    if not texts or not all(text.strip() for text in texts):
-        raise UserError("the text is empty; give some words: seqwright where RUN 'a few words'.")
     return [np.array(run.tokenizer.encode(text), np.int64) for text in run.check_form(texts)]
 
 
@@ -144,6 +150,9 @@ def _held_out(run: TextRun, texts: Sequence[Ids], notes: list[str]) -> list[Ids]
         stream = run.stream()
     except MissingFileError as error:
         notes.append(f"no held-out text to compare with, since it was moved: {error}")
+        return []
+    except UntrustedFileError:
+        notes.append("the held-out text, which a run from elsewhere names, is not read without --trust.")
         return []
     except UserError:
         fitted = getattr(run.settings.data, "refit", False)

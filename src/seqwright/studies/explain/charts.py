@@ -36,10 +36,13 @@ class Chart(Displayed):
         scale = " (logarithmic)" if self.log else ""
         rows = [
             f"{name}{' ' * (margin - cell_len(name))}  {''.join(self._bar(y, low, high) for y in line)}"
-            f"  {number(line[0])} … {number(line[-1])}"
+            f"  {self._end(line[0])} … {self._end(line[-1])}"
             for name, line in self.lines.items()
         ]
         return "\n".join([f"{self.name}{scale}, {self.over} {number(self.x[0])} to {number(self.x[-1])}", *rows])
+
+    def _end(self, y: float) -> str:
+        return f"{y:.3g}" if self.log else number(y)
 
     def as_json(self) -> dict[str, Any]:
         lines = {name: list(line) for name, line in self.lines.items()}

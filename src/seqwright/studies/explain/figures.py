@@ -28,7 +28,7 @@ MAX_ROWS = 60
 """Rows of a table, and of a matrix; the number of those left out is shown."""
 MAX_COLUMNS = 128
 SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡", 0x0A: "↵", 0x09: "⇥", 0xA0: "⍽"}
-SYMBOLS |= {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), 0x200B, 0x3000, 0xFEFF)}
+SYMBOLS |= {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), 0x200B, *range(0x2028, 0x202F), 0x3000, 0xFEFF)}
 """What is shown in place of white space and control characters, which tokens of bytes and characters may be."""
 
 NOTEBOOK_STYLE = """

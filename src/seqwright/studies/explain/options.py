@@ -49,6 +49,8 @@ def with_overrides(cls: type[O], overrides: Iterable[str], topic: str, *, run: b
     names, others = option_names(cls, run=run), option_names(cls, run=not run)
     origins = {}
     for override in overrides:
+        if "=" not in override:
+            raise UserError(f"--set {override}: expected name=value; explain {topic} has {', '.join(names)}.")
         key, value = parse_override(override)
         match = INDEXED.fullmatch(key)
         if match is None or match[1] not in names:

@@ -112,7 +112,7 @@ def bpe(options: BPEOptions) -> Explanation:
             if word not in words
             else "The merges are applied in the order in which they were learned.",
             "",
-            [table("new word", ["merge", "segmentation"], applied)],
+            [table("word", ["merge", "segmentation"], applied)],
         ),
     ]
     about = (

@@ -22,6 +22,8 @@ from seqwright.studies.explain.topics.of_run import modules_of
 KINDS = {"rnn": "Elman RNN", "lstm": "LSTM", "gru": "GRU", "gpt": "attention"}
 FORGET = 1
 """Index of the forget gate among i f g o."""
+UPDATE = 1
+"""Index of the update gate among r z n."""
 SIZE = 0.1
 """Of weights: small enough that gates and tanh are not saturated."""
 MAX_TOKENS = 64
@@ -38,14 +40,16 @@ class GradientsOptions(TopicOptions):
     """Size of the recurrent weights of the RNN: W_hh is the gain times a rotation."""
     forget_bias: float = 3.0
     """Bias of the LSTM's forget gate."""
+    update_bias: float = 3.0
+    """Bias of the GRU's update gate."""
     text: str = ""
     """Text that a run is shown on."""
 
     def __post_init__(self) -> None:
         if not (4 <= self.length <= 128 and 4 <= self.width <= 64 and self.width % 4 == 0):
             raise UserError("length is 4 to 128, width 4 to 64 in fours.")
-        if not (0 <= self.gain <= 3 and -10 <= self.forget_bias <= 10):
-            raise UserError("gain is 0 to 3, forget_bias -10 to 10.")
+        if not (0 <= self.gain <= 3 and max(abs(self.forget_bias), abs(self.update_bias)) <= 10):
+            raise UserError("gain is 0 to 3, forget_bias and update_bias -10 to 10.")
 
 
 def gradients(options: GradientsOptions, run: Run | None = None) -> Explanation:
@@ -77,11 +81,15 @@ def gradients(options: GradientsOptions, run: Run | None = None) -> Explanation:
             ],
         ),
         Step(
-            "The LSTM adds",
-            "The cell is carried on by the forget gate alone: a gate near 1 keeps the gradient, whatever the weights"
-            " (Hochreiter & Schmidhuber 1997; Gers et al. 2000). Set forget_bias=0 and see it vanish, too.",
-            "∂c_t / ∂c_(t-1) = f_t    σ(forget_bias) is f at the beginning",
-            [matrix("σ(forget_bias)", float(torch.tensor(options.forget_bias).sigmoid()))],
+            "LSTM and GRU add",
+            "The cell of an LSTM is carried on by the forget gate alone, the hidden state of a GRU by its update gate:"
+            " a gate near 1 keeps the gradient, whatever the weights (Hochreiter & Schmidhuber 1997; Gers et al. 2000;"
+            " Cho et al. 2014). Set forget_bias=0 or update_bias=0 and see it vanish, too.",
+            "LSTM: c_t = f_t c_(t-1) + …    GRU: h_t = z_t h_(t-1) + …    gates begin at σ(bias)",
+            [
+                matrix("σ(forget_bias)", float(torch.tensor(options.forget_bias).sigmoid())),
+                matrix("σ(update_bias)", float(torch.tensor(options.update_bias).sigmoid())),
+            ],
         ),
         Step(
             "Attention reaches every token in one step",
@@ -130,6 +138,8 @@ def _set_weights(encoder: nn.Module, options: GradientsOptions) -> None:
             network.get_parameter("weight_hh_l0").copy_(options.gain * _rotation(options.width))
         if isinstance(network, nn.LSTM):
             network.get_parameter("bias_ih_l0").view(4, -1)[FORGET] = options.forget_bias
+        if isinstance(network, nn.GRU):
+            network.get_parameter("bias_ih_l0").view(3, -1)[UPDATE] = options.update_bias
 
 
 def _rotation(width: int) -> Tensor:

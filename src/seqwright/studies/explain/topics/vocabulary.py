@@ -184,8 +184,8 @@ def pairs(options: PairsOptions, run: Run | None = None) -> Explanation:
         ),
         Step(
             "Way 3: every position predicts its successor",
-            "One row for each document has all its targets, from <sos> to <eos>. It trains on the same predictions in"
-            " one pass, and is how language models are trained.",
+            "One row for each document has all its targets. It trains on the same predictions, and on that of <eos>,"
+            " a special token which ends a document, in one pass, and is how language models are trained.",
             "<sos> x₁ … x_n  →  x₁ … x_n <eos>",
             [
                 table(
