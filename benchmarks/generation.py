@@ -116,7 +116,7 @@ def generation(mine: Any, peer: Any, asked: argparse.Namespace, batch: int, rate
 
 def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Output tokens a second of beam search on both sides."""
-    timer, batch, length = Timer(asked.device, asked.repeats), asked.beam_batch, 64
+    timer, batch, length = Timer(asked.device, asked.repeats), asked.beam_batch, asked.beam_tokens
     ids = prompts_of(asked, batch)
     options = SearchOptions(
         beam_size=5,
@@ -155,6 +155,9 @@ def prefill(mine: Any, asked: argparse.Namespace) -> dict[str, Any]:
     read = timer(lambda: mine.step(ids, mine.start(source, capacity=length)), warmups=2)[0]
     forward = timer(lambda: mine.hidden(batch), warmups=2)[0]
     count = rows * length
+    if asked.profile:
+        profile(lambda: mine.step(ids, mine.start(source, capacity=length)), f"prefill of {count} tokens", 1)
+        profile(lambda: mine.hidden(batch), f"forward pass of {count} tokens", 1)
     return {"prefill": count / read, "forward": count / forward, "ratio": forward / read}
 
 
@@ -248,6 +251,7 @@ def main() -> None:
     parser.add_argument("--parameters", default="124M", choices=[*SIZES])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--beam-batch", type=int, default=16, help="0: no beam search")
+    parser.add_argument("--beam-tokens", type=int, default=128, help="output tokens of each beam search")
     parser.add_argument("--prompt", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)

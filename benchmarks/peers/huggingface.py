@@ -1,4 +1,4 @@
-"""Models of transformers under a plain loop: Marian's Transformer as translator, BERT as masked language model."""
+"""Models of transformers under a plain loop: GPT-2, Marian's Transformer as translator, BERT as masked LM."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from torch import Tensor, nn
 
 from peers.loop import Options, Step, adamw, plain_step
 from seqwright.core.batch import IGNORE, Batch
+
+
+def language_model(
+    batches: Sequence[Batch], *, vocabulary: int, layers: int, width: int, heads: int, context: int, options: Options
+) -> tuple[nn.Module, Step]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=heads, n_positions=context, resid_pdrop=0.0,
+        embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, attn_implementation="sdpa",
+    )  # fmt: skip
+    return _step(GPT2LMHeadModel(config), batches, lambda batch: {"input_ids": batch.input}, options)
 
 
 def translator(

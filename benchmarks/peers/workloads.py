@@ -179,6 +179,13 @@ def nano_gpt(workload: Workload, options: Options) -> tuple[nn.Module, Step]:
     return nanogpt.step(config, ids(workload), workload.rows, options)
 
 
+def gpt2(workload: Workload, options: Options) -> tuple[nn.Module, Step]:
+    sizes = {key: workload.model[key] for key in ("layers", "width", "heads", "context")}
+    windows = feed(workload)
+    batches = [windows.batch(step) for step in range(CYCLE)]
+    return huggingface.language_model(batches, vocabulary=workload.vocabulary, **sizes, options=options)
+
+
 def plain_lstm(workload: Workload, options: Options) -> tuple[nn.Module, Step]:
     sizes = {key: workload.model[key] for key in ("width", "layers", "dropout")}
     shape = {"rows": workload.rows, "length": workload.length, "vocabulary": workload.vocabulary}
@@ -206,18 +213,16 @@ def bert(workload: Workload, options: Options) -> tuple[nn.Module, Step]:
 
 
 def gpt(layers: int, width: int, heads: int, *, rows: int, length: int, vocabulary: int, **others: Any) -> Workload:
-    """A GPT beside nanoGPT's, whose linear layers have no biases."""
+    """A GPT beside nanoGPT's, whose linear layers have no biases, or another peer's."""
     sizes = {"layers": layers, "width": width, "heads": heads, "context": length}
     return Workload(
-        model={"kind": "gpt", **sizes, "bias": False, "dropout": others.pop("dropout", 0.0)},
+        model={"kind": "gpt", **sizes, "bias": others.pop("bias", False), "dropout": others.pop("dropout", 0.0)},
         rows=rows,
         length=length,
         vocabulary=vocabulary,
         weights=12 * layers * width**2 + vocabulary * width,
         attention=layers * width,
-        peer=nano_gpt,
-        peer_name="nanoGPT",
-        **others,
+        **{"peer": nano_gpt, "peer_name": "nanoGPT"} | others,
     )
 
 
@@ -250,6 +255,7 @@ def classifier(name: str, weights: int, **model: Any) -> Workload:
     )
 
 
+GPT2 = {"bias": True, "peer": gpt2, "peer_name": "transformers GPT2LMHeadModel"}
 BASE = {"layers": 6, "width": 512, "heads": 8, "ffn_width": 2048}
 WORKLOADS = [
     # nanoGPT's CPU recipe, the small LSTM of Zaremba et al. (2014).
@@ -257,6 +263,7 @@ WORKLOADS = [
     gpt(4, 256, 4, rows=16, length=128, vocabulary=2000, name="gpt-4x256", device="cpu"),
     lstm(2, 200, rows=20, dropout=0.0, name="lstm-2x200", device="cpu"),
     gpt(12, 768, 12, rows=32, length=1024, vocabulary=50304, name="gpt2-124m", device="cuda"),
+    gpt(12, 768, 12, rows=32, length=1024, vocabulary=50304, name="gpt2-124m-biases", device="cuda", **GPT2),
     gpt(6, 384, 6, rows=64, length=256, vocabulary=65, dropout=0.2, name="gpt-6x384", device="cuda"),
     lstm(2, 1500, rows=20, dropout=0.65, name="lstm-2x1500-batch20", device="cuda"),
     lstm(2, 1500, rows=80, dropout=0.65, name="lstm-2x1500-batch80", device="cuda"),

@@ -10,8 +10,10 @@ from torch import nn
 
 from seqwright import build
 from seqwright.core.batch import Source, Vocabulary
+from seqwright.layers import decoding_attention
 from seqwright.layers.fused_block import FusedBlock
 from seqwright.layers.fused_linear import FusedLinear
+from seqwright.layers.top_k_kernel import largest_of_parts
 
 VOCABULARY = Vocabulary(size=51, sos=1, eos=2, pad=0)
 SIZES = {"kind": "gpt", "layers": 1, "width": 40, "heads": 4, "context": 40}
@@ -23,6 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "window": {"attention_window": 5, "positions": "rope"},
     "gelu-tanh": {"activation": "gelu-tanh"},
     "relu2": {"activation": "relu2"},
+    "split sums": {"ffn_width": 2048},
 }
 
 
@@ -55,7 +58,18 @@ def masked_step(model: Any) -> torch.Tensor:
     return model.encoder.run(model.embedding(torch.tensor([[8], [9], [10]])), state, mask=mask.view(1, 1, 1, -1))[0]
 
 
+def top_k() -> None:
+    """The largest values of rows are among those of their parts, ties and minus infinity included."""
+    x = torch.randn(3, 700).round(decimals=1)
+    x[0, 5:] = -torch.inf
+    values, indices = largest_of_parts(x, 12, 256)
+    assert values.topk(12).values.equal(x.topk(12).values)
+    assert x.gather(1, indices).masked_fill(values == -torch.inf, 0).equal(values.masked_fill(values == -torch.inf, 0))
+
+
 def main() -> None:
+    top_k()
+    decoding_attention.KEYS = 16  # so that several programs share the slots of a head
     for kind, options in KINDS.items():
         torch.manual_seed(1)
         plain: Any = build.model(build.model_config(SIZES | options), VOCABULARY).eval()

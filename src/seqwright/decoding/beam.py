@@ -28,9 +28,9 @@ COMPACT = 0.75
 """The share of a batch's sources still searched at which the others are dropped: dropping copies every state."""
 COMPACT_CAPTURED = 0.25
 """The same where steps are captured: smaller shapes are captured anew, and cost a device hardly less."""
-STATIC_STEPS = 64
+STATIC_STEPS = 128
 """Steps for which a state gets static shapes: with fewer, steps are captured more often; with more, attention reads
-more slots that are still empty or that no beam sees any more."""
+more slots that no beam sees any more."""
 CAPTURED = {"cuda"}
 """Devices on which the steps of a model with static states are captured."""
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.processors import NOTHING
+from seqwright.layers.top_k import largest
 
 CHUNK = 64
 """Ids whose maximum is taken together in the top-k of a large vocabulary on a CPU."""
@@ -49,7 +50,7 @@ def _top(log_probs: Tensor, totals: Tensor, many: int, *, spare: int = 0) -> Can
     each, many, size = many + spare, many + spare * totals.size(1), log_probs.size(-1)
     if log_probs.device.type == "cpu" and size >= 4 * many * CHUNK:
         return _top_by_chunks(log_probs, totals, many)
-    values, ids = log_probs.topk(min(each, size))  # (Q, K, M)
+    values, ids = largest(log_probs, min(each, size))  # (Q, K, M)
     spread = (totals.unsqueeze(-1) + values).flatten(1)
     found, places = spread.topk(min(many, spread.size(1)))
     return Candidates(log_probs=found, parents=places // values.size(-1), ids=ids.flatten(1).gather(1, places))

@@ -1,11 +1,11 @@
 """A Triton kernel for the attention of a decoding step: one new token in each row over a static KV cache.
 
-Rotation, QK-norm and the write to the cache are parts of it. Only the slots that a row has filled are read.
+Rotation, QK-norm and the write to the cache are parts of it. Only slots that a source has filled are read, and once for
+all beams and query heads that share them.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
 
 import torch
@@ -13,132 +13,140 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from seqwright.layers.decoding_kernels import launch_options, wait
+from seqwright.layers.decoding_kernels import counters, launch_options, wait
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.slot_cache import SlotCache
 from seqwright.layers.tree_cache import TreeCache
 
 KEYS = 64
-"""Keys that a program of attention reads at a time."""
-PROGRAMS = 264
-"""Programs that keep a GPU busy: with fewer heads of all rows together, several share the prefix of each."""
+"""Keys that a program of attention reads at a time; twice as many where programs are few."""
+PROGRAMS = 132
+"""Programs that keep a GPU busy: with fewer key-value heads of all sources together, several share the slots of one."""
 MAX_PARTS = 16
-"""Programs that share a prefix at most."""
+"""Programs that share the slots of a head at most."""
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _rotated(vector, partner, place, half, cosine, sine, inside):  # type: ignore[no-untyped-def]
-    """Pairs (i, i + E/2) of a head rotated, Llama's layout; `partner` holds the other feature of each pair."""
-    cos = tl.load(cosine + place % half, mask=inside, other=0.0)
-    sin = tl.load(sine + place % half, mask=inside, other=0.0)
-    return vector * cos + tl.where(place < half, -partner, partner) * sin
-
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _head(  # type: ignore[no-untyped-def]
+def _heads(  # type: ignore[no-untyped-def]
     source, place, size, inside, scale, cosine, sine, qk_norm: tl.constexpr, rotary: tl.constexpr
 ):
-    """A query or key of one head, normalized and rotated as the options say."""
-    vector = tl.load(source + place, mask=inside, other=0.0).to(tl.float32)
+    """Queries or keys (Q, E) at the pointers (Q,) of heads, normalized and rotated as the options say."""
+    vectors = tl.load(source[:, None] + place[None, :], mask=inside, other=0.0).to(tl.float32)
     half = size // 2
     other = (place + half) % size
-    partner = vector
-    if rotary:
-        partner = tl.load(source + other, mask=inside, other=0.0).to(tl.float32)
+    partners = vectors
+    if rotary:  # pairs (i, i + E/2) of a head are rotated, Llama's layout: the other feature of each
+        partners = tl.load(source[:, None] + other[None, :], mask=inside, other=0.0).to(tl.float32)
     if qk_norm:
-        factor = tl.rsqrt(tl.sum(vector * vector, 0) / size + 1e-6)
-        vector *= factor * tl.load(scale + place, mask=inside, other=0.0).to(tl.float32)
+        real = place < size
+        factor = tl.rsqrt(tl.sum(vectors * vectors, 1) / size + 1e-6)[:, None]
+        vectors *= factor * tl.load(scale + place, mask=real, other=0.0).to(tl.float32)[None, :]
         if rotary:
-            partner *= factor * tl.load(scale + other, mask=inside, other=0.0).to(tl.float32)
+            partners *= factor * tl.load(scale + other, mask=real, other=0.0).to(tl.float32)[None, :]
     if rotary:
-        vector = _rotated(vector, partner, place, half, cosine, sine, inside)
-    return vector.to(source.dtype.element_ty)
+        cos = tl.load(cosine[:, None] + (place % half)[None, :], mask=inside, other=0.0)
+        sin = tl.load(sine[:, None] + (place % half)[None, :], mask=inside, other=0.0)
+        vectors = vectors * cos + tl.where((place < half)[None, :], -partners, partners) * sin
+    return vectors.to(source.dtype.element_ty)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _attention(  # type: ignore[no-untyped-def]
     projected, keys, values, length, seen, cursor, query_scale, key_scale, cosine, sine, means, weights, arrived, out,
     heads, kv_heads, size, slots, context, branches, window, row_stride, slot_stride, softmax_scale,
-    tree: tl.constexpr, qk_norm: tl.constexpr, rotary: tl.constexpr, windowed: tl.constexpr,
-    parts: tl.constexpr, width: tl.constexpr, block: tl.constexpr, overlap: tl.constexpr,
+    tree: tl.constexpr, qk_norm: tl.constexpr, rotary: tl.constexpr, windowed: tl.constexpr, queries: tl.constexpr,
+    parts: tl.constexpr, width: tl.constexpr, block: tl.constexpr, precision: tl.constexpr, overlap: tl.constexpr,
 ):  # fmt: skip
-    """One query head of one row: writes its key and value to the cache, and attends to the slots of its prefix, or to
-    one of several parts of them; the part that arrives last puts all together (Dao et al. 2023, Flash-Decoding)."""
-    row, head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    shared = head // (heads // kv_heads)
+    """The queries of one key-value head in all rows (beams) of a source: writes their keys and values to the cache, and
+    attends to the slots of their prefixes, or to one of several parts of them; the part that arrives last puts all
+    together (Dao et al. 2023, Flash-Decoding)."""
+    source, shared, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    group = heads // kv_heads
+    query = tl.arange(0, queries)
     place = tl.arange(0, width)
-    inside = place < size
+    row = source * branches + query // group
+    real = query < branches * group
+    inside = real[:, None] & (place < size)[None, :]
     wait(overlap)
-    position = tl.load(length + row) - 1  # that of the token being read; its row has been extended by it
+    first_position = tl.load(length + source * branches) - 1
+    position = tl.load(length + row, mask=real, other=1) - 1  # of the token being read, by which its row was extended
     if tree:
-        own = tl.load(cursor) - branches + row % branches
-        source = row // branches
-        stop = slots
-    else:
-        own = tl.minimum(position, slots)  # the slot that is never read, for rows that have outgrown their capacity
-        source = row
-        stop = tl.minimum(position, slots).to(tl.int32)
-    projected += row * (heads + 2 * kv_heads) * size
+        stop = (tl.load(cursor + source) - branches).to(tl.int32)
+    else:  # the slot that is never read, for rows that have outgrown their capacity
+        stop = tl.minimum(first_position, slots).to(tl.int32)
+    own = stop + query // group
+    angle = tl.minimum(position, context - 1) * (size // 2)
+    cosines, sines = cosine, sine
     if rotary:
-        angle = tl.minimum(position, context - 1) * (size // 2)
-        cosine += angle
-        sine += angle
-    query = _head(projected + head * size, place, size, inside, query_scale, cosine, sine, qk_norm, rotary)
-    query = query.to(tl.float32) * softmax_scale
+        cosines, sines = cosine + angle, sine + angle
+    projected += row * (heads + 2 * kv_heads) * size  # (Q,)
+    asked = projected + (shared * group + query % group) * size
+    asked = _heads(asked, place, size, inside, query_scale, cosines, sines, qk_norm, rotary)
     start = source.to(tl.int64) * row_stride + shared * size
-    greatest = float("-inf")
-    total = 0.0
-    mean = tl.zeros([width], tl.float32)
-    if part == 0:  # which has the token itself
-        key = _head(projected + (heads + shared) * size, place, size, inside, key_scale, cosine, sine, qk_norm, rotary)
-        value = tl.load(projected + (heads + kv_heads + shared) * size + place, mask=inside, other=0.0)
-        if head % (heads // kv_heads) == 0:
-            at = start + own * slot_stride + place
-            tl.store(keys + at, key, mask=inside)
-            tl.store(values + at, value, mask=inside)
-        greatest = tl.sum(query * key.to(tl.float32), 0)
-        total = 1.0
+    greatest = tl.full([queries], float("-inf"), tl.float32)
+    total = tl.zeros([queries], tl.float32)
+    mean = tl.zeros([queries, width], tl.float32)
+    if part == 0:  # which has the tokens themselves
+        key = _heads(
+            projected + (heads + shared) * size, place, size, inside, key_scale, cosines, sines, qk_norm, rotary
+        )
+        at = projected + (heads + kv_heads + shared) * size
+        value = tl.load(at[:, None] + place[None, :], mask=inside, other=0.0)
+        at = start + own[:, None].to(tl.int64) * slot_stride + place[None, :]
+        once = inside & (query % group == 0)[:, None]
+        tl.store(keys + at, key, mask=once)
+        tl.store(values + at, value, mask=once)
+        greatest = tl.sum(asked.to(tl.float32) * key.to(tl.float32), 1) * softmax_scale
+        total += 1.0
         mean = value.to(tl.float32)
     first = 0
     if windowed:
-        first = tl.maximum(position - window + 1, 0).to(tl.int32) // block * block
+        first = tl.maximum(first_position - window + 1, 0).to(tl.int32) // block * block
     for begin in range(first + part * block, stop, parts * block):
         slot = begin + tl.arange(0, block)
-        visible = slot < stop
-        if tree:
-            visible = visible & (slot != own)
-            visible = visible & (tl.load(seen + row * slots + slot, mask=slot < slots, other=0) != 0)
-        if windowed:
-            visible = visible & (slot > position - window)
+        filled = slot < stop
         at = start + slot[:, None].to(tl.int64) * slot_stride + place[None, :]
-        both = visible[:, None] & inside[None, :]
+        both = filled[:, None] & (place < size)[None, :]
         read_keys = tl.load(keys + at, mask=both, other=0.0)
         read_values = tl.load(values + at, mask=both, other=0.0)
-        scores = tl.sum(read_keys.to(tl.float32) * query[None, :], 1)
+        visible = real[:, None] & filled[None, :]
+        if tree:
+            visible = tl.load(seen + row[:, None] * slots + slot[None, :], mask=visible, other=0) != 0
+        if windowed:
+            visible = visible & (slot[None, :] > position[:, None] - window)
+        scores = tl.dot(asked, tl.trans(read_keys), input_precision=precision) * softmax_scale
         scores = tl.where(visible, scores, float("-inf"))
-        above = tl.maximum(tl.maximum(greatest, tl.max(scores, 0)), -1e30)  # a block may hold nothing visible
-        exponents = tl.exp(scores - above)
+        above = tl.maximum(tl.maximum(greatest, tl.max(scores, 1)), -1e30)  # a block may hold nothing visible
+        exponents = tl.exp(scores - above[:, None])
         faded = tl.exp(greatest - above)
-        total = total * faded + tl.sum(exponents, 0)
-        mean = mean * faded + tl.sum(read_values.to(tl.float32) * exponents[:, None], 0)
+        total = total * faded + tl.sum(exponents, 1)
+        mean = mean * faded[:, None]
+        mean = tl.dot(exponents.to(read_values.dtype), read_values, mean, input_precision=precision)
         greatest = above
-    query_row = row * heads + head
-    if parts == 1:
-        tl.store(out + query_row * size + place, mean / total, mask=inside)
-    else:
-        index = query_row * parts + part
-        tl.store(means + index * width + place, mean)
+    whole = source * kv_heads + shared
+    last = True
+    if parts > 1:
+        index = (whole * parts + part) * queries + query
+        tl.store(means + index[:, None] * width + place[None, :], mean)
         tl.store(weights + 2 * index, greatest)
         tl.store(weights + 2 * index + 1, total)
         tl.debug_barrier()
-        if tl.atomic_add(arrived + query_row, 1) == parts - 1:
-            every = query_row * parts + tl.arange(0, parts)
-            peaks = tl.load(weights + 2 * every, volatile=True)
-            factors = tl.exp(peaks - tl.max(peaks, 0))
-            whole = tl.sum(factors * tl.load(weights + 2 * every + 1, volatile=True), 0)
-            all_means = tl.load(means + every[:, None] * width + place[None, :], volatile=True)
-            tl.store(out + query_row * size + place, tl.sum(all_means * factors[:, None], 0) / whole, mask=inside)
-            tl.store(arrived + query_row, 0)
+        last = tl.atomic_add(arrived + whole, 1) == parts - 1
+        if last:
+            index = whole * parts * queries + query
+            for other in range(parts):
+                greatest = tl.maximum(greatest, tl.load(weights + 2 * (index + other * queries), volatile=True))
+            total = tl.zeros([queries], tl.float32)
+            mean = tl.zeros([queries, width], tl.float32)
+            for other in range(parts):
+                at = index + other * queries
+                factor = tl.exp(tl.load(weights + 2 * at, volatile=True) - greatest)
+                total += factor * tl.load(weights + 2 * at + 1, volatile=True)
+                mean += factor[:, None] * tl.load(means + at[:, None] * width + place[None, :], volatile=True)
+            tl.store(arrived + whole, 0)
+    if last:
+        at = (row * heads + shared * group + query % group) * size
+        tl.store(out + at[:, None] + place[None, :], mean / total[:, None], mask=inside)
 
 
 def attention(
@@ -161,28 +169,28 @@ def attention(
     key, value = cache.key[:, layer], cache.value[:, layer]  # (B, S, G, E)
     tree = cache if isinstance(cache, TreeCache) else None
     slots = cache.size if isinstance(cache, SlotCache) else cache.key.size(2)
+    branches = tree.branches if tree else 1
     out = projected.new_empty(rows, heads * size)
     cosine, sine = rotary or (None, None)
-    wanted = min(triton.cdiv(PROGRAMS, rows * heads), triton.cdiv(cache.stop, KEYS), MAX_PARTS)
-    parts, width = triton.next_power_of_2(wanted), triton.next_power_of_2(size)
+    # Tensor cores multiply 16 rows and columns at least.
+    queries = max(16, triton.next_power_of_2(branches * heads // kv_heads))
+    width = max(16, triton.next_power_of_2(size))
+    programs = rows // branches * kv_heads
+    block = KEYS if programs > 2 * PROGRAMS else 2 * KEYS
+    parts = triton.next_power_of_2(min(triton.cdiv(PROGRAMS, programs), triton.cdiv(cache.stop, block), MAX_PARTS))
     means = weights = arrived = None
     if parts > 1:
-        means = torch.empty(rows * heads * parts, width, dtype=torch.float32, device=out.device)
-        weights = torch.empty(rows * heads * parts, 2, dtype=torch.float32, device=out.device)
-        arrived = _counters(rows * heads, out.device, threading.get_ident())
-    _attention[(rows, heads, parts)](
+        means = torch.empty(programs * parts * queries, width, dtype=torch.float32, device=out.device)
+        weights = torch.empty(programs * parts * queries, 2, dtype=torch.float32, device=out.device)
+        arrived = counters(programs, out.device, threading.get_ident())
+    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    _attention[(rows // branches, kv_heads, parts)](
         projected, key, value, cache.length, tree and tree.seen, tree and tree.cursor,
         getattr(query_norm, "weight", None), getattr(key_norm, "weight", None), cosine, sine,
         means, weights, arrived, out,
-        heads, kv_heads, size, slots, context,
-        tree.branches if tree else 1, window or 0, key.stride(0), key.stride(1), size**-0.5,
+        heads, kv_heads, size, slots, context, branches, window or 0, key.stride(0), key.stride(1), size**-0.5,
         tree=tree is not None, qk_norm=isinstance(query_norm, nn.RMSNorm), rotary=rotary is not None,
-        windowed=window is not None, parts=parts, width=width, block=KEYS, **launch_options(out.device),
+        windowed=window is not None, queries=queries, parts=parts, width=width, block=block, precision=precision,
+        num_stages=2, **launch_options(out.device),
     )  # fmt: skip
     return out
-
-
-@functools.cache
-def _counters(count: int, device: torch.device, thread: int) -> Tensor:
-    """Zeros that the kernel of attention counts up from, and resets; a thread launches one at a time."""
-    return torch.zeros(count, dtype=torch.int32, device=device)

@@ -8,6 +8,7 @@ are parts of the product beside them.
 from __future__ import annotations
 
 import functools
+import threading
 
 import torch
 import triton
@@ -20,6 +21,8 @@ WEIGHTS_HELD = 4096
 """Weights that such a program holds."""
 MAX_ROWS = 256
 """Rows that the kernels are for; PyTorch's own compute more."""
+PROGRAMS = 112
+"""Programs of a product of many rows at most: fewer than multiprocessors, which leaves some to the next kernel."""
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu-tanh": 3, "swiglu": 4, "relu2": 5}
 
 
@@ -106,37 +109,53 @@ def _few_rows(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _many_rows(  # type: ignore[no-untyped-def]
-    x, weight, bias, gate_weight, gate_bias, residual, out, rows, inputs, outputs,
+    x, weight, bias, gate_weight, gate_bias, residual, partial, arrived, out, rows, inputs, outputs,
     has_bias: tl.constexpr, has_residual: tl.constexpr, activation: tl.constexpr,
-    block_rows: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, precision: tl.constexpr,
-    overlap: tl.constexpr,
+    block_rows: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr, splits: tl.constexpr,
+    precision: tl.constexpr, overlap: tl.constexpr,
 ):  # fmt: skip
-    """Each program computes `columns` outputs of `block_rows` rows."""
+    """Each program computes `columns` outputs of `block_rows` rows, or one of several sums over parts of the inputs;
+    that which arrives last adds them, always in the same order (split-K)."""
     column = tl.program_id(0) * columns + tl.arange(0, columns)
     row = tl.program_id(1) * block_rows + tl.arange(0, block_rows)
+    part = tl.program_id(2)
     valid, real = column < outputs, row < rows
+    share = tl.cdiv(inputs, splits * depth) * depth
+    stop = tl.minimum((part + 1) * share, inputs)
     total = tl.zeros([block_rows, columns], tl.float32)
     gate = total
     wait(overlap)
-    for start in range(0, inputs, depth):
+    for start in range(part * share, stop, depth):
         place = start + tl.arange(0, depth)
-        inside = place < inputs
+        inside = place < stop
         hidden = tl.load(x + row[:, None] * inputs + place[None, :], mask=real[:, None] & inside[None, :], other=0.0)
         at = column[None, :] * inputs + place[:, None]
         both = valid[None, :] & inside[:, None]
         total = tl.dot(hidden, tl.load(weight + at, mask=both, other=0.0), total, input_precision=precision)
         if activation == 4:
             gate = tl.dot(hidden, tl.load(gate_weight + at, mask=both, other=0.0), gate, input_precision=precision)
-    if has_bias:
-        total += tl.load(bias + column, mask=valid, other=0.0).to(tl.float32)[None, :]
-        if activation == 4:
-            gate += tl.load(gate_bias + column, mask=valid, other=0.0).to(tl.float32)[None, :]
-    total = _activate(total, gate, activation)
     at = row[:, None] * outputs + column[None, :]
     both = real[:, None] & valid[None, :]
-    if has_residual:
-        total += tl.load(residual + at, mask=both, other=0.0).to(tl.float32)
-    tl.store(out + at, total, mask=both)
+    last = True
+    if splits > 1:
+        tl.store(partial + part * rows * outputs + at, total, mask=both)
+        tl.debug_barrier()
+        tile = arrived + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        last = tl.atomic_add(tile, 1) == splits - 1
+        if last:
+            total = tl.zeros([block_rows, columns], tl.float32)
+            for other in range(splits):
+                total += tl.load(partial + other * rows * outputs + at, mask=both, other=0.0, volatile=True)
+            tl.store(tile, 0)
+    if last:
+        if has_bias:
+            total += tl.load(bias + column, mask=valid, other=0.0).to(tl.float32)[None, :]
+            if activation == 4:
+                gate += tl.load(gate_bias + column, mask=valid, other=0.0).to(tl.float32)[None, :]
+        total = _activate(total, gate, activation)
+        if has_residual:
+            total += tl.load(residual + at, mask=both, other=0.0).to(tl.float32)
+        tl.store(out + at, total, mask=both)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -149,10 +168,11 @@ def _norm(  # type: ignore[no-untyped-def]
     inside = place < size
     at = tl.program_id(0) * size + place
     by = tl.load(scale + place, mask=inside, other=0.0).to(tl.float32)
-    wait(overlap)
-    hidden = _normalized(tl.load(x + at, mask=inside, other=0.0).to(tl.float32), inside, size, eps, kind) * by
+    plus = tl.zeros([width], tl.float32)
     if has_shift:
-        hidden += tl.load(shift + place, mask=inside, other=0.0).to(tl.float32)
+        plus = tl.load(shift + place, mask=inside, other=0.0).to(tl.float32)
+    wait(overlap)
+    hidden = _normalized(tl.load(x + at, mask=inside, other=0.0).to(tl.float32), inside, size, eps, kind) * by + plus
     tl.store(out + at, hidden, mask=inside)
 
 
@@ -204,13 +224,15 @@ def linear(
     kind, scale, shift, eps = _parts(norm)
     if rows > FEW_ROWS:
         x = x if norm is None or not kind else normalize(x, norm)
-        block_rows = min(64, max(16, triton.next_power_of_2(rows)))
-        columns = 64 if outputs >= 8192 else 32 if outputs >= 2048 else 16
-        depth = 32 if x.element_size() == 4 or gate is not None else 64 if outputs >= 8192 else 128
+        tiles = _tiles(rows, inputs, outputs, gated=gate is not None, wide=x.element_size() == 4)
+        grid = (triton.cdiv(outputs, tiles["columns"]), triton.cdiv(rows, tiles["block_rows"]), tiles["splits"])
+        partial = arrived = None
+        if tiles["splits"] > 1:
+            partial = torch.empty(tiles["splits"], rows, outputs, dtype=torch.float32, device=x.device)
+            arrived = counters(grid[0] * grid[1], x.device, threading.get_ident())
         precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
-        _many_rows[(triton.cdiv(outputs, columns), triton.cdiv(rows, block_rows))](
-            x, *weights, residual, out, rows, inputs, outputs, **flags,
-            block_rows=block_rows, columns=columns, depth=depth, precision=precision, num_stages=5,
+        _many_rows[grid](
+            x, *weights, residual, partial, arrived, out, rows, inputs, outputs, **flags, **tiles, precision=precision,
         )  # fmt: skip
         return out
     width = triton.next_power_of_2(inputs)
@@ -220,3 +242,25 @@ def linear(
         norm=kind, has_shift=shift is not None, columns=columns, width=width,
     )  # fmt: skip
     return out
+
+
+def _tiles(rows: int, inputs: int, outputs: int, *, gated: bool, wide: bool) -> dict[str, int]:
+    """How a product of many rows is split among programs: one for each multiprocessor at most, and nearly as many, but
+    more of an output layer, which reads most (measured on an H200, docs/experiments.md)."""
+    fitting = max(16, triton.next_power_of_2(rows))
+    if outputs >= 8192:  # all rows together where they fit: weights are read once
+        tall = rows > 64 and not wide
+        block_rows, stages = min(128 if tall else 64, fitting), 3 if tall else 5
+        return {"block_rows": block_rows, "columns": 64, "depth": 32 if wide else 64, "splits": 1, "num_stages": stages}
+    block_rows = min(64, fitting)
+    splits = 1 if gated else min(4, max(1, inputs // 1024))
+    programs = triton.cdiv(rows, block_rows) * splits
+    columns = next((n for n in (16, 32) if triton.cdiv(outputs, n) * programs <= PROGRAMS), 64)
+    depth = 32 if wide or gated else 128
+    return {"block_rows": block_rows, "columns": columns, "depth": depth, "splits": splits, "num_stages": 4}
+
+
+@functools.cache
+def counters(count: int, device: torch.device, thread: int) -> Tensor:
+    """Zeros that programs which share their work count up from, and reset; a thread launches one kernel at a time."""
+    return torch.zeros(count, dtype=torch.int32, device=device)

@@ -91,7 +91,7 @@ class SlotCache(KVCache):
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         for buffer, new in ((self.key[:, layer], key), (self.value[:, layer], value)):
             if isinstance(self.slots, slice):
-                buffer[:, self.slots] = new
+                _copy(buffer[:, self.slots], new)
             else:
                 buffer.index_put_(self.slots, new)
         stop = self.stop
@@ -163,3 +163,11 @@ class SlotCache(KVCache):
         more = size - self.size
         key, value = (F.pad(old, (0, 0, 0, 0, 0, more)) for old in (self.key, self.value))
         return replace(self, key=key, value=value)
+
+
+def _copy(target: Tensor, values: Tensor) -> None:
+    """Copies values (R, T, G, E) to a buffer; on a GPU 16 bytes at a time, since neither is contiguous, and PyTorch
+    copies such tensors one element at a time."""
+    if target.is_cuda and target.dtype == values.dtype and target.size(-1) * target.element_size() % 16 == 0:
+        target, values = target.view(torch.complex128), values.detach().view(torch.complex128)
+    target.copy_(values)

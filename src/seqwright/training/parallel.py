@@ -8,6 +8,7 @@ their names.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
@@ -91,10 +92,11 @@ class DataParallel(SingleProcess):
 
     def _wrapped(self) -> nn.parallel.DistributedDataParallel:
         if self.ddp is None:
-            # Weights are equal already, and buffers are constants.
-            self.ddp = nn.parallel.DistributedDataParallel(
-                self.module, init_sync=False, forward_sync_buffers=False, gradient_as_bucket_view=True
-            )
+            # Weights are equal already, and buffers are constants. Their option had another name before PyTorch 2.13.
+            known = inspect.signature(nn.parallel.DistributedDataParallel).parameters
+            buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+            options: dict[str, Any] = {"init_sync": False, buffers: False, "gradient_as_bucket_view": True}
+            self.ddp = nn.parallel.DistributedDataParallel(self.module, **options)
         return self.ddp
 
 
@@ -130,7 +132,9 @@ class FullySharded(SingleProcess):
         for block in blocks:
             fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
         self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy, offload_policy=offload)
-        self.root.set_reduce_scatter_unused_params(True)
+        # Ranks whose rows leave out a parameter (PyTorch 2.12 and newer; before, its gradient is not reduced).
+        if reduce_unused := getattr(self.root, "set_reduce_scatter_unused_params", None):
+            reduce_unused(True)
         self.ranks = ranks
         super().__init__(objective)
 
