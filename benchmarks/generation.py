@@ -142,7 +142,7 @@ def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, An
     peer_seconds, peer_ids = timer(theirs)
     equal = sum(one == other for one, other in zip(mine_ids, peer_ids, strict=True))
     rates = {"seqwright": batch * length / seconds, "transformers": batch * length / peer_seconds}
-    return {"beam": 5, "batch": batch, **rates, "ratio": peer_seconds / seconds, "equal": equal}
+    return {"beam": 5, "batch": batch, "tokens": length, **rates, "ratio": peer_seconds / seconds, "equal": equal}
 
 
 @torch.inference_mode()

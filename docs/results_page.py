@@ -49,6 +49,7 @@ LOWER = ("perplexity", "nll", "bits_per_byte", "bits_per_character", "ter", "wor
 DECIMALS = {"nll": 4, "random_windows_nll": 4, "bits_per_byte": 3, "bits_per_character": 3, "matthews": 3}
 TITLES = {
     "bleu": "BLEU",
+    "bleu_lowercased": "BLEU, lowercased",
     "bleu_moses": "BLEU, lowercased Moses",
     "chrf": "chrF",
     "psnr": "PSNR, dB",

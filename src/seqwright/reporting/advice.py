@@ -24,7 +24,8 @@ USABLE_BLEU = 10.0
 def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Sentences and the commands to run."""
     fallen, steps = still_falling(log), int(summary.get("asked_steps") or 0)
-    low = f"BLEU {figure(summary['bleu'])} is too low to be useful" if summary.get("bleu", 100.0) < USABLE_BLEU else ""
+    bleu = summary.get("bleu_lowercased", summary.get("bleu", 100.0))  # lowercased outputs: without regard to case
+    low = f"BLEU {figure(bleu)} is too low to be useful" if bleu < USABLE_BLEU else ""
     if steps and (fallen or (low and _early(log, float(summary.get("seconds") or AMPLE)))):
         falling = f"validation was still falling ({fallen:.1%} in the last fifth of the training)" if fallen else ""
         times = longer(float(summary.get("seconds") or AMPLE))
