@@ -3,6 +3,9 @@
 import seqwright as sw
 run = sw.open("runs/x")
 run.generate("Once upon a time")
+
+Functions: train, open, load, mix, compare, sweep, ladder, demo, plan, probe, check, explain, inspect, where, tokenizer,
+list_runs, list_recipes and register_encoder; `help(sw.train)` describes one, and `help(run)` what a run does.
 """
 
 from __future__ import annotations

@@ -337,7 +337,7 @@ def test_malformed_rows_are_counted_and_skipped_on_request(tmp_path: Path, name:
         read_rows(str(path), LabeledConfig(train=str(path)))
     rows = read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip"))
     assert [(row.label, *row.texts) for row in rows.rows] == [("up", "fine"), ("down", "dull")]
-    assert "malformed rows, skipped: 2 of 4." in rows.notes[0]
+    assert "malformed rows, skipped: 2 of 4." in rows.notes[-1]
 
 
 def test_a_file_of_malformed_rows_only_is_refused(tmp_path: Path) -> None:
@@ -353,8 +353,10 @@ def test_rows_without_a_label_are_skipped_on_request(tmp_path: Path) -> None:
     assert note.endswith("which is a class of its own; --skip-bad-rows leaves them out.")
     rows = read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip"))
     assert [(row.label, *row.texts) for row in rows.rows] == [("up", "fine"), ("down", "dull")]
-    assert "malformed rows, skipped: 2 of 4." in rows.notes[0]
-    assert "record 3 has an empty label" in rows.notes[0]
+    columns, skipped = rows.notes
+    assert columns == f"{path}: the label is column 'label', the text 'text'; --columns names others."
+    assert "malformed rows, skipped: 2 of 4." in skipped
+    assert "record 3 has an empty label" in skipped
     assert len(read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip", labels="multi")).rows) == 4
 
 

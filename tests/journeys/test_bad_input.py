@@ -106,6 +106,7 @@ def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Pat
     [
         (["--text", "txet.txt"], "no file txet.txt. Did you mean 'text.txt'?"),
         ([], "name a recipe, or give your own data with --text FILE"),
+        (["--text", "-"], "--text -: training reads its data several times. Save it to a file."),
         (["--run", "nowhere"], "no run at nowhere to go on with; name a recipe, or give your own data"),
         (["--valid", "text.txt", "--run", "nowhere"], "give your own data with --text FILE"),
         (["gpt3-smal"], "no recipe 'gpt3-smal'. Did you mean 'gpt3-small'?"),
@@ -137,7 +138,7 @@ def test_all_recipe_errors_are_reported_at_once(seqwright: Command, workdir: Pat
             ["--text", "text.txt", "--set", "training.device=cuda"],
             "no 'cuda' device; training.device can be auto or cpu",
         ),
-        (["--text", "text.txt", "--run", "text.txt"], "Choose a folder with write permission."),
+        (["--text", "text.txt", "--run", "text.txt"], "text.txt is a file. Name a new folder with --run."),
         (["--text", "text.txt", "--run", "."], "holds other things (text.txt). Choose an empty folder with --run."),
         (["--text", "ol\udce9.txt"], r"the argument 'ol\udce9.txt' is not UTF-8"),
     ],

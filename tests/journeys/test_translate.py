@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from seqwright.commands.translate import FLAGGED_LINES
 from tests.journeys.commands import finish, start
 from tests.journeys.conftest import Command
 
@@ -45,6 +46,15 @@ def test_translate_keeps_the_order_of_lines(seqwright: Command, translator: Path
     assert "a beam of 2 has no 3 best outputs" in (
         seqwright("translate", translator, "one", "--beam", "2", "--n-best", "3").err
     )
+
+
+def test_degenerate_lines_are_named_first_and_then_counted(seqwright: Command, translator: Path) -> None:
+    lines = b"one 1\n" * (FLAGGED_LINES + 3)
+    cut = ("--set", "decoding.max_tokens=1")  # empty or truncated
+    err = seqwright("translate", translator, *cut, input=lines).err
+    assert f"line {FLAGGED_LINES} looks degenerate: the output " in err
+    assert f"line {FLAGGED_LINES + 1} " not in err
+    assert f"look degenerate after line {FLAGGED_LINES}: 3 lines; --json says why." in err
 
 
 def test_mbr_of_the_recipe_prints_its_one_choice(seqwright: Command, translator: Path, workdir: Path) -> None:

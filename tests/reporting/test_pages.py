@@ -271,6 +271,22 @@ def test_settings_at_their_defaults_are_folded() -> None:
     assert "<dt>layers</dt>" not in shown
 
 
+def test_parts_of_a_mixture_stand_beside_it() -> None:
+    parts = [{"run": f"runs/{name}", "weight": 0.5, "perplexity": 20.0} for name in ("gpt", "ngram")]
+    run = replace(trained_run(), summary={"parts": parts, "tuned": {"perplexity": 18.25}})
+    shown = report(run)
+    assert ">Parts<" in shown
+    assert "runs/ngram" in shown
+    assert "18.25" in shown
+    assert ">Parts<" not in report(trained_run())
+
+
+def test_scores_of_training_data_are_marked() -> None:
+    record = {"kind": "scores", "on": ["mine.txt"], "scores": {"nll": {"value": 1.0}}, "trained_on": True}
+    run = trained_run()
+    assert "mine.txt (training data)" in report(replace(run, log=[*run.log, record]))
+
+
 def test_later_scores_and_next_steps_are_shown() -> None:
     scores = {"bits_per_byte": {"value": 1.2345, "low": 1.2, "high": 1.3, "signature": "bits_per_byte|text:<b>"}}
     records = [{"kind": "scores", "on": ["test.txt"], "scores": scores}] * 2

@@ -23,6 +23,11 @@ def test_the_cheapest_rung_whose_interval_reaches_the_best_score_is_enough() -> 
     assert sufficient(rungs, "bits_per_byte")[0].name == "lstm"
     assert "gpt" in sufficient(rungs, "bits_per_byte")[1]
     assert sufficient(rungs, "accuracy")[0].name == "ngram"  # where higher is better
+    first = [rung("bag", 15, 68.0, 6), rung("cnn", 10, 69.0, 6), rung("mlp", 5, 50.0, 6)]
+    assert sufficient(first, "accuracy") == (
+        first[1],
+        "it has the best accuracy, 69, and takes less time than bag, whose interval reaches it",
+    )
     apart = [rung("ngram", 1, 2.5), rung("gpt", 90, 2.0)]
     assert sufficient(apart, "bits_per_byte") == (
         apart[1],

@@ -26,11 +26,16 @@ def existing_run(context: click.Context, parameter: click.Parameter, value: Path
 
 
 def existing_files(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
-    """click callback: data files, folders or patterns, relative to the working directory or the data root."""
+    """click callback: data files, folders or patterns, relative to the working directory or the data root; "-" of --on
+    is standard input."""
     from seqwright.data.files import resolve
     from seqwright.data.samples.text import is_embedded
 
+    if parameter.name == "on" and isinstance(value, tuple):
+        value = tuple("/dev/stdin" if name == "-" else name for name in value)
     for name in _each(value):
+        if parameter.name != "on" and (name == "-" or Path(name).is_fifo()):
+            raise UserError(f"--{parameter.name} {name}: training reads its data several times. Save it to a file.")
         if not is_embedded(name):
             resolve(name)
     return value
@@ -51,6 +56,14 @@ def is_file(text_or_file: str | None) -> bool:
         return False
 
 
+def is_folder(text_or_file: str) -> bool:
+    """Whether this is the name of an existing folder."""
+    try:
+        return Path(text_or_file).is_dir()
+    except OSError:  # a text that is too long for a file name
+        return False
+
+
 def input_path(text_or_file: str | None) -> Path | None:
     """The file of this name; None for standard input (no name, or "-") and for a text.
 
@@ -61,11 +74,14 @@ def input_path(text_or_file: str | None) -> Path | None:
     from seqwright.data.files import MissingFileError, resolve
 
     text = str(text_or_file)
+    piped = "If it is a text, give it on standard input: echo TEXT | seqwright …"
+    if is_folder(text):
+        raise UserError(f"{text} is a folder; name a file. {piped}")
     named = " " not in text and ("/" in text or Path(text).suffix.strip("."))  # from Python 3.14 "Hello." has a suffix
     try:
         return resolve(text) if named or is_file(text) else None
     except MissingFileError as error:
-        raise MissingFileError(f"{error} If it is a text, give it on standard input: echo TEXT | seqwright …") from None
+        raise MissingFileError(f"{error} {piped}") from None
 
 
 def check_overrides(overrides: Sequence[str]) -> None:

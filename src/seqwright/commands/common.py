@@ -113,6 +113,13 @@ def print_table(table: Any, *, width: int = PIPED_WIDTH) -> None:
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else width).print(table)
 
 
+def table_width(table: Any) -> int:
+    """Columns of a rich table of which no cell is wrapped."""
+    from rich.console import Console
+
+    return Console(width=COMPLETE_WIDTH).measure(table).maximum
+
+
 def back_off_text(tokens: Any) -> str:
     """A table with the n-gram order used for each token and the back-off weights of longer contexts."""
     from seqwright.reporting.terminal import back_off_table

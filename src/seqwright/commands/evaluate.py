@@ -85,10 +85,11 @@ def command(
         raise UserError(
             f"{error} {run} is evaluated on its validation data by default; name other with --on."
         ) from None
-    for file in trained_on(opened, files):
+    seen = trained_on(opened, files)
+    for file in seen:
         echo(f"warning: {run} was trained on {file} (or a part of it): this is no score of unseen data.", err=True)
-    if files and ranks.first:
-        record_scores(opened.directory, files, scores.as_json())
+    if files and ranks.first and not record_scores(opened.directory, files, scores.as_json(), trained_on=bool(seen)):
+        echo(f"{run} cannot be written: its report does not have these scores.", err=True)
     exact = None
     if precision != "fp32":
         with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):

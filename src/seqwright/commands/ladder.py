@@ -116,7 +116,7 @@ def ladder_json(trained: Ladder) -> dict[str, Any]:
 def print_ladder(trained: Ladder) -> None:
     """Prints a table of the rungs and their samples."""
     from seqwright.reporting.numbers import count, duration, figure, interval
-    from seqwright.reporting.run_facts import title
+    from seqwright.reporting.run_facts import title, unit
     from seqwright.reporting.terminal import Column, table
 
     rows = []
@@ -137,7 +137,7 @@ def print_ladder(trained: Ladder) -> None:
         Column("name", "model"),
         Column("parameters", "parameters", count),
         Column("seconds", "training time", duration),
-        Column("rate", "tokens/s", count),
+        Column("rate", f"{unit(trained.rungs[0].summary['scores'])}s/s", count),
         Column("value", title(trained.score), figure),
         Column("interval", "95 % interval"),
     ]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqwright.commands.common import COMPLETE_WIDTH, JSON, echo, print_json, print_table
+from seqwright.commands.common import COMPLETE_WIDTH, JSON, PIPED_WIDTH, echo, print_json, print_table, table_width
+
+if TYPE_CHECKING:
+    from seqwright.reporting.terminal import Column
 
 SORT_KEYS = ("name", "date", "score", "parameters", "time")
 
 
+OPTIONAL = ("parameters", "tokenizer", "data")
+"""Columns that are left out of a piped table, in this order, until it is 120 columns wide."""
 SHORTENED = {"data": 14, "tokenizer": 14, "state": 20}
 """Characters that are shown of names, so that a row fits into 120 columns."""
 
@@ -28,7 +33,7 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
     seqwright runs experiments --sort date --json
     """
     from seqwright.reporting.numbers import count, figure
-    from seqwright.reporting.terminal import Column, table
+    from seqwright.reporting.terminal import Column
     from seqwright.runs.listing import listing
 
     rows = listing(folder, sort=sort)
@@ -59,8 +64,25 @@ def command(folder: str, sort: Any, as_json: bool) -> None:
         Column("date", "date", wrap=False),
         Column("reached", "score", wrap=False),
     ]
-    shown = table(rows, [column for column in columns if any(row.get(column.key) for row in rows)])
-    shown.collapse_padding = True
-    print_table(shown, width=COMPLETE_WIDTH)  # names are there to be copied
+    columns = [column for column in columns if any(row.get(column.key) for row in rows)]
+    _print_fitting(rows, columns)
     if len(texts) > 1:
         echo("Scores of different held-out texts (A, B, …) do not compare; `seqwright evaluate RUN --on FILE` does.")
+
+
+def _print_fitting(rows: list[dict[str, Any]], columns: list[Column]) -> None:
+    """Prints a table; in a pipe it lacks columns rather than parts of names, which are there to be copied."""
+    from seqwright.reporting.terminal import table
+
+    finished = all(row["state"] == "finished" for row in rows)
+    optional = iter([*(["state"] if finished else []), *OPTIONAL])
+    omitted: list[str] = []
+    while True:
+        shown = table(rows, [column for column in columns if column.key not in omitted])
+        shown.collapse_padding = True
+        if sys.stdout.isatty() or table_width(shown) <= PIPED_WIDTH or (key := next(optional, None)) is None:
+            break
+        omitted.append(key)
+    print_table(shown, width=COMPLETE_WIDTH)
+    if omitted:
+        echo(f"left out for width: {', '.join(omitted)}; --json has all.", err=True)

@@ -16,6 +16,8 @@ from seqwright.core.printable import quantity
 
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
 """Usual names of source columns."""
+FLAGGED_LINES = 20
+"""Lines whose degenerate outputs are named one by one; of later ones there is a count."""
 
 
 @click.command("translate", cls=RankedCommand)
@@ -91,22 +93,25 @@ def command(
     several = decoding["n_best"] > 1 and decoding["mbr"] == "none"
     added = ["translation", "log_prob", *(["others"] * several), *(["alignment"] * attention)]
     output = Output(table, added, out, as_json=as_json)
-    truncated = 0
+    truncated = flagged = 0
 
     def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
-        nonlocal truncated
+        nonlocal truncated, flagged
         sources = [row.texts for row in rows]
         if first == 1 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
             echo(f"the sources look like targets: {reason}.", err=True)
         translations = translate(sources, first=first, **options)
         for number, (row, translation) in enumerate(zip(rows, translations, strict=True), first):
             truncated += translation.unread > 0
-            for flag in translation.warnings:
+            flagged += bool(translation.warnings) and number > FLAGGED_LINES
+            for flag in translation.warnings if number <= FLAGGED_LINES else ():
                 echo(f"line {number:,} looks degenerate: {flag}.", err=True)
             text = _n_best_list(number, translation) if several else _text(translation, attention)
             yield row, _values(translation, flat=output.writer.format != "jsonl"), text
 
     output.write(results, source=text_or_file, what="translating")
+    if flagged := sum_over_ranks(flagged):
+        echo(f"look degenerate after line {FLAGGED_LINES}: {quantity(flagged, 'line')}; --json says why.", err=True)
     if truncated := sum_over_ranks(truncated):
         echo(f"truncated to the context of the model: {quantity(truncated, 'source')}.", err=True)
 

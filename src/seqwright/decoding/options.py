@@ -142,7 +142,7 @@ class SearchOptions(ProcessorOptions):
                 f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make beam_size a multiple."
             )
         if self.kind == "beam" and self.n_best > self.beam_size:
-            raise UserError(f"a beam of {self.beam_size} has no {self.n_best} best outputs; raise beam_size.")
+            raise UserError(f"a beam of {self.beam_size} has no {self.n_best} best outputs; raise beam_size (--beam).")
         if self.coverage_penalty and self.kind not in ("beam", "greedy"):
             raise UserError(f"coverage_penalty is for beam search, not for kind = '{self.kind}'.")
         if self.penalized and self.kind == "exact":

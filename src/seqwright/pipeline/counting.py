@@ -19,7 +19,6 @@ from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.tasks.base import Task
 from seqwright.tasks.scores import Scores
-from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
 
 COMMON_KEYS = ("training.seed", "training.device", "training.threads")
@@ -47,7 +46,6 @@ def fit(
     checkpoint: Checkpoint | None = None,
 ) -> Fitted:
     """Fits a counted model on the data of its task, from a checkpoint where there is one."""
-    machine.device(settings.training.device)  # refuses a missing device, although it would be unused
     changed = recipe.differences(to_table(TrainingConfig()), to_table(settings.training), "training.")
     used = (*COMMON_KEYS, "training.minutes") if isinstance(model, FitsInSteps) else COMMON_KEYS
     if unused := [key for key, *_ in changed if key not in used]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from seqwright import build
@@ -32,8 +33,8 @@ CLASSIFYING = ("class", "frames")
 """Objectives of image models with classes; others restore or predict images."""
 
 
-def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> RunFacts:
-    """The facts that report pages show."""
+def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None, *, path: Path | None = None) -> RunFacts:
+    """The facts that report pages show; `path` is where a run will be that is written in a temporary folder."""
     certificate = directory.certificate() if summary is None else None
     recipe = directory.recipe()
     if recipe.get("model", {}).get("kind") in (*build.COUNTED, *build.DERIVED):  # these take no steps
@@ -47,7 +48,7 @@ def facts_of(directory: RunDirectory, summary: dict[str, Any] | None = None) -> 
         summary=reached,
         laws=[vars(law) for law in certificate.laws] if certificate else [],
         defaults=default_settings(recipe),
-        next_steps=next_steps(directory, recipe, reached),
+        next_steps=next_steps(directory, recipe, reached, path or directory.path),
     )
 
 
@@ -74,13 +75,15 @@ def advice_of(directory: RunDirectory, summary: Mapping[str, Any]) -> tuple[tupl
     return tuple(advice(shlex.quote(str(directory.path)), directory.records(), summary))
 
 
-def next_steps(directory: RunDirectory, recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What to do next with a run: a sentence and its command."""
-    run = shlex.quote(str(directory.path))
+def next_steps(
+    directory: RunDirectory, recipe: Mapping[str, Any], summary: Mapping[str, Any], path: Path
+) -> list[tuple[str, str]]:
+    """What to do next with a run at a path: a sentence and its command."""
+    run = shlex.quote(str(path))
     steps: list[tuple[str, str]] = []
     if not summary and any(record["kind"] == "diverged" for record in directory.records()[-1:]):
-        path, rate = shlex.quote(str(directory.recipe_path)), recipe["training"]["learning_rate"] / 10
-        command = f"seqwright train {path} --set training.learning_rate={rate:g} --run {run}-2"
+        old, rate = shlex.quote(str(directory.recipe_path)), recipe["training"]["learning_rate"] / 10
+        command = f"seqwright train {old} --set training.learning_rate={rate:g} --run {run}-2"
         return [("It diverged: train again with a lower learning rate", command)]
     if not summary:
         return [("Go on from its last checkpoint", f"seqwright train --run {run}")] if directory.learned else []
@@ -94,16 +97,20 @@ def next_steps(directory: RunDirectory, recipe: Mapping[str, Any], summary: Mapp
     steps.append(
         ("Score it on other data; the scores are added to this page", f"seqwright evaluate {run} --on {files}")
     )
-    steps.append(
-        ("Compare it with other runs", f"seqwright runs {shlex.quote(str(directory.path.parent))} --sort score")
-    )
+    steps.append(("Compare it with other runs", f"seqwright runs {shlex.quote(str(path.parent))} --sort score"))
     return steps
 
 
-def record_scores(directory: RunDirectory, on: Sequence[str], scores: Mapping[str, Any]) -> None:
-    """Adds scores on other data to the log and the report of a finished run; a run that cannot be written stays."""
+def record_scores(
+    directory: RunDirectory, on: Sequence[str], scores: Mapping[str, Any], *, trained_on: bool = False
+) -> bool:
+    """Adds scores on other data to the log and the report of a finished run, and whether it was trained on that data;
+    returns False for a run that cannot be written, which stays."""
     if not directory.finished:
-        return
+        return True
+    record = {"kind": "scores", "on": list(on), "scores": scores["scores"], "time": now()}
     with suppress(OSError, UserError), directory.writing():
-        directory.log({"kind": "scores", "on": list(on), "scores": scores["scores"], "time": now()})
+        directory.log(record | ({"trained_on": True} if trained_on else {}))
         write_text(directory.report_path, report(facts_of(directory)))
+        return True
+    return False

@@ -78,6 +78,7 @@ class TrainingSession:
         already = self.directory.finished and not self._wants_more()
         if already and not self.moved:
             return self._already()
+        machine.device(self.recipe.training.device)  # refuses a missing one before the data is read
         if not self.directory.learned:
             self.directory.clear()
         self.recorded = RunProgress(self.directory, self.progress)

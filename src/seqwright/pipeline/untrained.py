@@ -35,5 +35,5 @@ def keep(
         directory.save_model(tensors, {"kind": made.kind, "step": "0"})
         summary = {"kind": made.kind, "steps": 0, "seconds": 0.0, "fingerprint": directory.fingerprint}
         summary |= {"parameters": sum(tensor.numel() for tensor in tensors.values())} | facts
-        directory.finish(summary, report(facts_of(directory, summary)))
+        directory.finish(summary, report(facts_of(directory, summary, path=path)))
     return summary

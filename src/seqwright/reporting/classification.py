@@ -26,6 +26,10 @@ TEXT_CHARACTERS = 600
 """Maximum number of characters of a misclassified text."""
 
 
+EMPTY = "''"
+"""How an empty label is shown."""
+
+
 def class_sections(details: Mapping[str, Any]) -> Html:
     """HTML sections of a classifier; empty for other runs."""
     charts = []
@@ -47,7 +51,7 @@ def _confusion_matrix(classes: Sequence[str], counts: Sequence[Sequence[int]]) -
     left, top = 14 + 7 * longest, 22 + 5 * longest  # room for row labels and slanted column labels
     parts = []
     for row, n in enumerate(shown):
-        name, center = _short(classes[n]), (row + 0.5) * CELL
+        name, center = _short(classes[n]) or EMPTY, (row + 0.5) * CELL
         parts.append(element("text", name, x=left - 8, y=top + center, dy="0.34em", text_anchor="end"))
         rotation = f"rotate(-45 {left + center} {top - 8})"
         parts.append(element("text", name, x=left + center, y=top - 8, transform=rotation))
@@ -101,7 +105,10 @@ def _reliability(bins: Sequence[Mapping[str, Any]]) -> Html:
 
 def _class_table(rows: Sequence[Mapping[str, Any]]) -> Html:
     names = ("class", "examples", "predicted", "precision", "recall", "f1")
-    cells = [(row["class"], f"{row['examples']:,}", f"{row['answered']:,}", *map(_score, _rates(row))) for row in rows]
+    cells = [
+        (row["class"] or EMPTY, f"{row['examples']:,}", f"{row['answered']:,}", *map(_score, _rates(row)))
+        for row in rows
+    ]
     return table(names, cells, numeric=names[1:])
 
 
@@ -112,7 +119,11 @@ def _errors(errors: Sequence[Mapping[str, Any]]) -> Html:
             "details",
             element(
                 "summary",
-                element("span", f"{row['answered']} ({row['probability']:.3f}), not {row['label']}", class_="when"),
+                element(
+                    "span",
+                    f"{row['answered'] or EMPTY} ({row['probability']:.3f}), not {row['label'] or EMPTY}",
+                    class_="when",
+                ),
                 element("span", " ".join(row["text"].split())[:160], class_="peek"),
             ),
             element(
@@ -143,11 +154,12 @@ def class_tables(details: Mapping[str, Any]) -> list[Table]:
     """Terminal tables: per-class scores, then the most frequent confusions."""
     rates = [Column(name, name, figure) for name in ("precision", "recall", "f1")]
     columns = [Column("class", "class"), Column("examples", "examples", str), Column("answered", "predicted", str)]
-    tables = [terminal_table(details.get("per_class", []), [*columns, *rates])]
+    classes = [{**row, "class": row["class"] or EMPTY} for row in details.get("per_class", [])]
+    tables = [terminal_table(classes, [*columns, *rates])]
     if "confusion" in details:
         names = details["classes"]
         confusions = [
-            {"true": names[i], "predicted": names[j], "examples": count}
+            {"true": names[i] or EMPTY, "predicted": names[j] or EMPTY, "examples": count}
             for i, row in enumerate(details["confusion"])
             for j, count in enumerate(row)
             if i != j and count
@@ -169,7 +181,10 @@ def class_report(details: Mapping[str, Any]) -> Iterator[str | Table]:
 
 def label_errors_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Likely label errors: texts sorted by the probability of their label, lowest first."""
-    shortened = [{**row, "text": " ".join(row["text"].split())[:100]} for row in rows]
+    shortened = [
+        {**row, "text": " ".join(row["text"].split())[:100]} | {key: row[key] or EMPTY for key in ("label", "answered")}
+        for row in rows
+    ]
     columns = [
         *(Column("of_label", "p(label)", "{:.2g}".format), Column("label", "label"), Column("answered", "predicted")),
         *(Column("place", "location"), Column("text", "text")),

@@ -39,6 +39,7 @@ def _ranking(score: str) -> str:
 def _leaderboard(runs: list[RunFacts], score: str) -> Html:
     bounds = [run.scores[score].get(key) for run in runs for key in ("low", "value", "high")]
     known = [bound for bound in bounds if bound is not None]
+    perplexity = all("perplexity" in run.scores for run in runs)
     rows = []
     for run, color in zip(runs, _colors(runs), strict=True):
         entry = run.scores[score]
@@ -49,12 +50,13 @@ def _leaderboard(runs: list[RunFacts], score: str) -> Html:
                 figure(entry["value"]),
                 strip(entry["value"], low, high, over=(min(known), max(known)), color=color),
                 interval(low, high),
-                figure(run.scores["perplexity"]["value"]) if "perplexity" in run.scores else "",
+                *([figure(run.scores["perplexity"]["value"])] if perplexity else []),
                 count(run.summary["parameters"]) if run.summary.get("parameters") else "",
                 duration(run.summary["seconds"]) if run.summary.get("seconds") else "",
             )
         )
-    columns = ("run", title(score), "", "interval", "perplexity", "parameters", "training time")
+    more = (*(["perplexity"] if perplexity else []), "parameters", "training time")
+    columns = ("run", title(score), "", "interval", *more)
     return section("Leaderboard", table(columns, rows, numeric=set(columns) - {"run", ""}))
 
 

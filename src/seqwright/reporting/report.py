@@ -32,7 +32,19 @@ PREVIEW_CHARACTERS = 160
 
 def report(run: RunFacts) -> str:
     """A self-contained HTML report of one run."""
-    parts = (_header, _scores, _other_scores, _classes, _next_steps, _curves, _samples, _events, _laws, _settings)
+    parts = (
+        _header,
+        _scores,
+        _parts,
+        _other_scores,
+        _classes,
+        _next_steps,
+        _curves,
+        _samples,
+        _events,
+        _laws,
+        _settings,
+    )
     return page(run.name, *(part(run) for part in parts), environment(run.environment))
 
 
@@ -93,7 +105,7 @@ def _next_steps(run: RunFacts) -> Html:
 def _other_scores(run: RunFacts) -> Html:
     """Scores of later `seqwright evaluate --on` calls, the latest of each signature."""
     latest = {
-        (" ".join(record["on"]), name, score.get("signature")): score
+        (_data_name(record), name, score.get("signature")): score
         for record in run.log
         if record["kind"] == "scores"
         for name, score in record["scores"].items()
@@ -112,6 +124,21 @@ def _other_scores(run: RunFacts) -> Html:
     columns = ("data", "score", "value", "interval", "signature")
     lead = "Added by seqwright evaluate --on."
     return section("Scores on other data", table(columns, rows, numeric=("value", "interval")), lead=lead)
+
+
+def _data_name(record: Record) -> str:
+    """The files of later scores, and whether the run was trained on one of them."""
+    return " ".join(record["on"]) + (" (training data)" if record.get("trained_on") else "")
+
+
+def _parts(run: RunFacts) -> Html:
+    """The runs that a mixture was made of, beside the mixture."""
+    tuned = run.summary.get("tuned", {})
+    rows = [*run.summary.get("parts", []), {"run": run.name} | tuned]
+    columns = ("run", "weight", *(title(name) for name in tuned))
+    cells = [(row["run"], *(figure(row[name]) if name in row else "" for name in ("weight", *tuned))) for row in rows]
+    lead = "Measured on the held-out data that tuned the weights: evaluate the mixture on other data." if tuned else ""
+    return section("Parts", table(columns, cells if len(rows) > 1 else [], numeric=columns[1:]), lead=lead)
 
 
 def _scores(run: RunFacts) -> Html:

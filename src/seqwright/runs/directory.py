@@ -233,6 +233,8 @@ class RunDirectory:
         """Raises where the folder holds more than a killed `create` leaves, and is no run: that is somebody's."""
         if is_run(self.path):
             return
+        if self.path.is_file():
+            raise UserError(f"{self.path} is a file. Name a new folder with --run.")
         for path in sorted(self.path.glob("*")):
             if not (is_leftover(path) or self._is_mark(path)):
                 raise UserError(

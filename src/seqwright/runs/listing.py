@@ -29,6 +29,10 @@ REACHED = (
 )
 
 
+READING = ("columns", "separator", "bad_rows")
+"""Keys of [data] that select what is read of the same files."""
+
+
 def listing(folder: str | Path, *, sort: SortKey = "name") -> list[dict[str, Any]]:
     """A row for each run, damaged and unfinished ones too; of "score", runs of one score are together, best first.
 
@@ -106,4 +110,5 @@ def _held_out(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """
     data = recipe.get("data", {})
     names = as_list(summary.get("tuned_on")) or as_list(data.get("valid"))
-    return " ".join(names or [*as_list(data.get("train")), str(data.get("split"))])
+    reading = [f"{key} {data[key]}" for key in READING if data.get(key)]
+    return " ".join([*(names or [*as_list(data.get("train")), str(data.get("split"))]), *reading])

@@ -9,7 +9,7 @@ from seqwright.core.config import UserError, to_table
 from seqwright.data.files import as_list, resolve
 from seqwright.runs.run import Run
 
-HELD_OUT = ("train", "valid", "split", "columns", "separator")
+HELD_OUT = ("train", "valid", "split", "columns", "separator", "bad_rows")
 """Keys of [data] that determine the validation split."""
 
 

@@ -139,10 +139,14 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     top = scores[best.name]["value"]
     reaching = [rung for rung in rungs if _reaches(scores[rung.name], top, sign)]
     enough = min(reaching, key=lambda rung: rung.summary["seconds"])
+    named = score.replace("_", " ")
+    if reaching == [best]:
+        return best, f"no other reaches its {named} of {top:.4g} within its interval"
     if enough is best:
-        return best, f"no other reaches its {score.replace('_', ' ')} of {top:.4g} within its interval"
+        others = " and ".join(rung.name for rung in reaching if rung is not best)
+        return best, f"it has the best {named}, {top:.4g}, and takes less time than {others}, whose interval reaches it"
     times = " instead of ".join(duration(rung.summary["seconds"]) for rung in (enough, best))
-    return enough, f"its interval reaches the best {score.replace('_', ' ')}, {top:.4g} of {best.name}, in {times}"
+    return enough, f"its interval reaches the best {named}, {top:.4g} of {best.name}, in {times}"
 
 
 def _reaches(score: Mapping[str, Any], top: float, sign: int) -> bool:

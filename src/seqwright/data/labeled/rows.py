@@ -24,6 +24,8 @@ SPLIT_METHODS = ("stratified", "tail", "documents")
 
 SHOWN_ERRORS = 3
 """Malformed rows that an error shows."""
+LABEL_FIRST = ("1", "2")
+"""Columns of `label TAB text`, which need no note."""
 
 Truncation = Literal["head", "tail", "head+tail", "windows"]
 Padding = Literal["masked", "longest", "max_length"]
@@ -165,7 +167,12 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
             text, replaced = read_text(path, config.errors)
             if replaced:
                 notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
-            parsed = _well_formed(_rows(text.rstrip("\r\n"), path, config), path, config, notes)
+            text = text.rstrip("\r\n")
+            layout = _layout(text, path, config)
+            if layout.columns and not config.columns and layout.columns != LABEL_FIRST:
+                label, read = layout.columns
+                notes.append(f"{path}: the label is column {label!r}, the text {read!r}; --columns names others.")
+            parsed = _well_formed(_rows(text, path, config, layout), path, config, notes)
             if not parsed:
                 raise UserError(f"{path} has a header and no rows below it.")
             if config.labels == "single" and len(parsed) > 2 and counts_of(parsed)[parsed[0].label] == 1:
@@ -230,11 +237,6 @@ def _place(rows: Sequence[Row], label: str) -> str:
     return next(row.place for row in rows if row.label == label)
 
 
-def _refuse_blank(text: str, path: Path) -> None:
-    if not text.strip():
-        raise UserError(f"{path} has only blank lines; name a file with texts.")
-
-
 def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledConfig, notes: list[str]) -> list[Row]:
     """The rows without malformed ones, which are errors, or skipped with a note (data.bad_rows)."""
     parsed = list(map(_labeled, rows) if config.bad_rows == "skip" and config.labels == "single" else rows)
@@ -257,14 +259,18 @@ def _labeled(row: Row | UserError) -> Row | UserError:
     return UserError(f"{row.place} has an empty label.") if isinstance(row, Row) and not row.label else row
 
 
-def _rows(text: str, path: Path, config: LabeledConfig) -> Iterator[Row | UserError]:
-    _refuse_blank(text, path)
+def _layout(text: str, path: Path, config: LabeledConfig) -> Layout:
+    """The layout that a recipe names, or that of the file."""
+    if not text.strip():
+        raise UserError(f"{path} has only blank lines; name a file with texts.")
     if config.separator is not None:
-        layout = Layout(separator=config.separator)
-    elif config.columns:
-        layout = replace(infer_format(text, path), columns=tuple(map(str, config.columns)))
-    else:
-        layout = infer_layout(text, path, classes=config.labels == "single")
+        return Layout(separator=config.separator)
+    if config.columns:
+        return replace(infer_format(text, path), columns=tuple(map(str, config.columns)))
+    return infer_layout(text, path, classes=config.labels == "single")
+
+
+def _rows(text: str, path: Path, config: LabeledConfig, layout: Layout) -> Iterator[Row | UserError]:
     if layout.separator is not None:
         yield from _separated(text, path, layout.separator)
         return

@@ -55,7 +55,8 @@ def _scores(comparison: Results) -> Html:
             )
         columns = ("run", "seeds", title(metric), "", "95 % CI", "parameters", "training time", "against the best")
         scores_table = table(columns, rows, numeric=set(columns) - {"run", "", "against the best"})
-        parts.append(section(title(metric).capitalize(), scores_table))
+        heading = title(metric)
+        parts.append(section(heading[:1].upper() + heading[1:], scores_table))
     return join(parts)
 
 

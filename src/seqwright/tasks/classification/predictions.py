@@ -39,6 +39,11 @@ class ClassifiedText(NotebookTable):
     explanation: Explanation | None = None
     """The n-grams that contribute most, if requested."""
 
+    @property
+    def probability(self) -> float | None:
+        """Of the label; None for a value, and for any number of labels."""
+        return self.probabilities[self.label] if isinstance(self.label, str) else None
+
     def __str__(self) -> str:
         """Label and probability: `good (0.93)`."""
         if isinstance(self.label, float):
