@@ -52,8 +52,15 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
     if config.activation_checkpointing:
         checkpoint_blocks(objective)
     if ranks.size > 1 and config.parallel == "fsdp":
-        bf16, offload = config.precision == "bf16", config.cpu_offload
-        return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=bf16, cpu_offload=offload)
+        return FullySharded(
+            objective,
+            transformer_blocks(objective),
+            ranks,
+            on=on,
+            bf16=config.precision == "bf16",
+            cpu_offload=config.cpu_offload,
+            tensor_parallel=config.tensor_parallel,
+        )
     module = _compiled(objective, config, on)
     return SingleProcess(module) if ranks.size == 1 else DataParallel(module, ranks)
 
