@@ -4,9 +4,8 @@
 
 Every case has a process of its own, in which the plan is made and then steps are taken on rows of its shape. On a GPU
 each is measured kernel by kernel, captured as a CUDA graph and, in some cases, compiled; memory is what PyTorch
-allocates: of the model, with the optimizer's state, and at most. On a CPU memory is by how much the process grows. The
-lines of JSON are for fitting: the speed of matrix products, attention and copies on this machine, and the kernels of a
-step.
+allocates at most. On a CPU memory is by how much the process grows, after steps of a tiny model. The JSON has the
+milliseconds of kernels by kind as well, which the shares of studies/device_speed.py were read from.
 """
 
 from __future__ import annotations
@@ -21,19 +20,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from seqwright import build
 from seqwright.core.batch import Batch
 from seqwright.pipeline import recipe
 from seqwright.pipeline.budget import Discarded
 from seqwright.studies.plan import _peak_bytes, _synthetic, plan
-from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
 from seqwright.training.model_size import WithoutInitialization
 from seqwright.training.trainer import Trainer
@@ -42,9 +38,10 @@ VOCABULARY = 50257
 GPT2 = {"layers": 12, "width": 768, "heads": 12, "context": 1024}
 CASES: dict[str, dict[str, Any]] = {
     "cpu": {
-        "gpt 2 × 128": {"layers": 2, "width": 128, "heads": 4, "context": 128, "batch_size": 32, "vocabulary": 2000},
-        "gpt 4 × 256": {"layers": 4, "width": 256, "heads": 4, "context": 256, "batch_size": 8, "vocabulary": 2000},
-        "gpt 6 × 384": {"layers": 6, "width": 384, "heads": 6, "context": 256, "batch_size": 4, "vocabulary": 2000},
+        "gpt 2 × 128": {"layers": 2, "width": 128, "heads": 4, "context": 128, "batch_size": 64, "vocabulary": 2000},
+        "gpt 4 × 256": {"layers": 4, "width": 256, "heads": 4, "context": 256, "batch_size": 16, "vocabulary": 2000},
+        "gpt 6 × 384": {"layers": 6, "width": 384, "heads": 6, "context": 256, "batch_size": 8, "vocabulary": 2000},
+        "gpt 4 × 768": {"layers": 4, "width": 768, "heads": 12, "context": 256, "batch_size": 4, "vocabulary": 8000},
     },
     "cuda": {
         "gpt 4 × 512": {"layers": 4, "width": 512, "heads": 8, "context": 512, "batch_size": 32, "compile": True},
@@ -59,6 +56,12 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 TRAINING = ("batch_size", "activation_checkpointing")
+KERNELS = {
+    "products": ("nvjet", "gemm", "cutlass"),
+    "attention": ("sdpa", "flash", "cudnn::fusion"),
+    "update": ("multi_tensor_apply",),
+}
+"""Parts of the names of kernels, by kind."""
 WARM_UP, STEPS = 4, 8
 """Steps that are not timed (the first allocates, the third is captured), and steps that are."""
 SECONDS = 40
@@ -77,39 +80,45 @@ class Rows:
         return self.only
 
 
-def table_of(case: dict[str, Any], device: str, precision: str) -> dict[str, Any]:
+def table_of(case: dict[str, Any], device: str, precision: str, mode: str) -> dict[str, Any]:
     sizes = {key: value for key, value in case.items() if key not in (*TRAINING, "compile", "vocabulary")}
     training = {key: value for key, value in case.items() if key in TRAINING}
     return {
         "data": {"kind": "text", "train": "TEXT"},
         "tokenizer": {"kind": "byte-bpe", "size": case.get("vocabulary", VOCABULARY)},
         "model": {"kind": "gpt", "dropout": 0.0} | sizes,
-        "training": training | {"device": device, "precision": precision, "steps": 1000},
+        "training": training | {"device": device, "precision": precision, "compile": mode, "steps": 1000},
     }
 
 
 def check(case: dict[str, Any], device: str, precision: str) -> None:
-    """Prints the forecast of one case, and its measurements."""
-    wanted = recipe.make(table_of(case, device, precision), settled=True)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "case.toml"
-        path.write_text(wanted.toml(), encoding="utf-8")
-        forecast = plan(path).as_json()
-    layers = forecast.pop("layers")
-    before = _peak_bytes(torch.device("cpu")) if device == "cpu" else 0
-    show("plan", forecast | {"layer_bytes": sum(layer["output_bytes"] for layer in layers), "before": before})
+    """Prints the forecasts of one case and their measurements, as lines of JSON."""
     modes = ["off"]
     if device == "cuda" and "activation_checkpointing" not in case:
         modes += ["cudagraphs"] + ["inductor"] * ("compile" in case)
     for mode in modes:
+        table = table_of(case, device, precision, mode)
+        line = {"mode": mode, "forecast": forecast(table)}
+        before = 0
+        if device == "cpu":
+            small = case | {"layers": 1, "width": 16, "heads": 1, "batch_size": 1}
+            measure(recipe.make(table_of(small, device, precision, mode), settled=True), device)
+            before = _peak_bytes(torch.device("cpu"))  # what libraries take is there already
         try:
-            show(mode, measure(replace(wanted, training=replace(wanted.training, compile=mode)), device))
+            line["measured"] = measure(recipe.make(table, settled=True), device)
+            line["measured"]["peak_bytes"] -= before
         except RuntimeError as error:
-            show(mode, {"error": str(error)[:300]})
+            line["error"] = str(error)[:300]
+        print(json.dumps(line), flush=True)
 
 
-def show(kind: str, content: dict[str, Any]) -> None:
-    print(json.dumps(content | {"kind": kind}), flush=True)
+def forecast(table: dict[str, Any]) -> dict[str, Any]:
+    """Parameters, bytes and seconds of a step, by `plan`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.toml"
+        path.write_text(recipe.make(table, settled=True).toml(), encoding="utf-8")
+        made = plan(path)
+    return {"parameters": made.parameters, "peak_bytes": made.training_bytes, "step_seconds": made.step_seconds}
 
 
 def measure(wanted: recipe.Recipe, device: str) -> dict[str, Any]:
@@ -126,122 +135,58 @@ def measure(wanted: recipe.Recipe, device: str) -> dict[str, Any]:
         model = build.model(wanted.model, sizes, task=wanted.data.kind)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.02)
-    memory = {"model": allocated(on)}
     trainer = Trainer(model, Rows(batch), wanted.training, Discarded())
-    first = seconds(trainer.timed_step, on)
-    memory["model and optimizer"] = allocated(on)
-    for _ in range(WARM_UP - 1):
+    for _ in range(WARM_UP):
         trainer.timed_step()
     taken = [seconds(trainer.timed_step, on) for _ in range(STEPS)]
-    memory["peak"] = _peak_bytes(on)
-    if device == "cuda":
-        memory["reserved"] = torch.cuda.max_memory_reserved()
     result = {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "memory": memory,
-        "first_step": first,
-        "step_seconds": statistics.median(taken),
-        "fastest": min(taken),
-        "captured": trainer.update.capturing,
+        "peak_bytes": _peak_bytes(on),
+        "step_seconds": statistics.median(taken) if device == "cuda" else min(taken),  # a CPU may be busy
     }
-    if device == "cuda" and wanted.training.compile == "off":
-        result["kernels"] = kernels(trainer)
-        result["kept"] = kept(trainer, batch, wanted.training.precision)
+    if device == "cuda":
+        result["reserved_bytes"] = torch.cuda.max_memory_reserved()
+        if wanted.training.compile == "off":
+            result["kernels"] = kernels(trainer)
     return result
 
 
-def allocated(on: torch.device) -> int:
-    return torch.cuda.memory_allocated() if on.type == "cuda" else _peak_bytes(on)
-
-
 def seconds(work: Callable[[], Any], on: torch.device) -> float:
-    machine.synchronize(on)
+    """Seconds of some work; on a CPU those of this process, on as many cores as it has threads: others may be busy."""
+    if on.type == "cpu":
+        start = time.process_time()
+        work()
+        return (time.process_time() - start) / torch.get_num_threads()
+    torch.cuda.synchronize()
     start = time.perf_counter()
     work()
-    machine.synchronize(on)
+    torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
-def kernels(trainer: Trainer) -> list[tuple[str, float, int]]:
-    """Name, milliseconds and calls of the longest kernels of a step."""
+def kernels(trainer: Trainer) -> dict[str, float]:
+    """Milliseconds of a step's kernels, by kind."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         trainer.timed_step()
         torch.cuda.synchronize()
-    rows = [(row.key[:80], row.self_device_time_total / 1000, row.count) for row in profile.key_averages()]
-    return sorted(rows, key=lambda row: -row[1])[:24]
+    total = dict.fromkeys((*KERNELS, "others"), 0.0)
+    for row in profile.key_averages():
+        kind = next((kind for kind, parts in KERNELS.items() if any(part in row.key for part in parts)), "others")
+        total[kind] += row.self_device_time_total / 1000
+    return total
 
 
-def kept(trainer: Trainer, batch: Batch, precision: str) -> list[tuple[str, int, float]]:
-    """Shape and dtype, number and gigabytes of the storages that autograd keeps for the backward pass."""
-    storages: dict[int, tuple[str, int]] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        storages.setdefault(storage.data_ptr(), (f"{tuple(tensor.shape)} {tensor.dtype}", storage.nbytes()))
-        return tensor
-
-    moved = batch.to(trainer.device)
-    with machine.autocast(trainer.device, precision), torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        trainer.objective.module(moved, None)
-    total: dict[str, tuple[int, float]] = {}
-    for shape, size in storages.values():
-        count, gigabytes = total.get(shape, (0, 0.0))
-        total[shape] = count + 1, gigabytes + size / 1e9
-    return sorted(((shape, *each) for shape, each in total.items()), key=lambda row: -row[2])[:16]
-
-
-def fastest(work: Callable[..., Any], *arguments: Any) -> float:
-    """Seconds of the fastest of a few calls on a GPU."""
-    for _ in range(3):
-        work(*arguments)
-    return min(seconds(lambda: work(*arguments), torch.device("cuda")) for _ in range(8))
-
-
-def attention(*parts: torch.Tensor) -> torch.Tensor:
-    return F.scaled_dot_product_attention(*parts[:3], is_causal=True)
-
-
-def attention_and_gradients(*parts: torch.Tensor) -> None:
-    attention(*parts).backward(parts[3])
-
-
-def rates() -> None:
-    """Prints the speed of the parts of a step: matrix products, attention, copies and the optimizer, in bf16."""
-    on, half = torch.device("cuda"), torch.bfloat16
-    for width in (512, 768, 1024, 2048, 4096, 5120):
-        x = torch.randn(16384, width, device=on, dtype=half)
-        for columns in (width, 3 * width, 4 * width):
-            y = torch.randn(columns, width, device=on, dtype=half)
-            upstream = torch.randn(16384, columns, device=on, dtype=half)
-            operands = {"forward": (x, y.T), "input": (upstream, y), "weight": (upstream.T, x)}
-            flops = 2 * 16384 * width * columns
-            speeds = {name: flops / fastest(torch.matmul, *pair) for name, pair in operands.items()}
-            show("product", {"width": width, "columns": columns} | speeds)
-    for heads, size, length in ((12, 64, 1024), (16, 128, 2048), (32, 128, 2048)):
-        shape = (16384 // length, heads, length, size)
-        parts = [torch.randn(shape, device=on, dtype=half, requires_grad=n < 3) for n in range(4)]
-        times = {"forward": fastest(attention, *parts), "both": fastest(attention_and_gradients, *parts)}
-        show("attention", {"heads": heads, "size": size, "length": length} | times)
-    for numbers in (1 << 22, 1 << 26, 1 << 28):
-        x = torch.randn(numbers, device=on)
-        show("copy", {"bytes": 8 * numbers, "rate": 8 * numbers / fastest(torch.empty_like(x).copy_, x)})
-    weights = [torch.randn(4096, 4096, device=on, requires_grad=True) for _ in range(16)]
-    for each in weights:
-        each.grad = torch.randn_like(each)
-    adam = torch.optim.AdamW(weights, fused=True)
-    show("adamw", {"rate": 16 * 4096 * 4096 / fastest(adam.step)})
-    show("clip", {"rate": 16 * 4096 * 4096 / fastest(torch.nn.utils.clip_grad_norm_, weights, 1.0)})
-
-
-def row_of(name: str, forecast: dict[str, Any], mode: str, result: dict[str, Any], before: int) -> str:
-    if "error" in result:
-        return f"| {name} | {mode} | {result['error']} |"
-    planned, counted = forecast["parameters"], result["parameters"]
+def row_of(name: str, line: dict[str, Any]) -> str:
+    """A line of the table."""
+    mode = f"{name} | {line['mode']}"
+    if "error" in line:
+        return f"| {mode} | {line['error']} |"
+    (planned, memory, step), (counted, peak, took) = (
+        [line[side][key] for key in ("parameters", "peak_bytes", "step_seconds")] for side in ("forecast", "measured")
+    )
     parameters = f"{counted:,}" if planned == counted else f"{planned:,}, not {counted:,}"
-    memory, peak = forecast["training_bytes"], result["memory"]["peak"] - before
-    step, took = forecast["step_seconds"], result["step_seconds"]
     return (
-        f"| {name} | {mode} | {parameters} | {memory / 1e9:.2f} | {peak / 1e9:.2f} | {memory / peak:.2f} |"
+        f"| {mode} | {parameters} | {memory / 1e9:.2f} | {peak / 1e9:.2f} | {memory / peak:.2f} |"
         f" {1000 * step:.1f} | {1000 * took:.1f} | {step / took:.2f} |"
     )
 
@@ -255,9 +200,6 @@ def main() -> None:
     given = arguments.parse_args()
     precision = given.precision or ("bf16" if given.device == "cuda" else "fp32")
     cases = CASES[given.device]
-    if given.case == "rates":
-        rates()
-        return
     if given.case:
         check(cases[given.case], given.device, precision)
         return
@@ -267,20 +209,13 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     about = {"device": name, "precision": precision, "torch": torch.__version__}
     results: dict[str, list[dict[str, Any]]] = {}
-    for case in [*(["rates"] if given.device == "cuda" else []), *cases]:
+    for case in cases:
         command = [sys.executable, __file__, "--device", given.device, "--precision", precision, "--case", case]
         results[case] = run(command, SECONDS * (2 if given.device == "cpu" or "compile" in cases.get(case, {}) else 1))
-        forecast = next((line for line in results[case] if line["kind"] == "plan"), {})
         for line in results[case]:
-            if "memory" in line or "error" in line:
-                print(row_of(case, forecast, line["kind"], line, forecast.get("before", 0)), flush=True)
+            print(row_of(case, line), flush=True)
         if given.json:
             given.json.write_text(json.dumps(about | {"cases": results}, indent=1) + "\n", encoding="utf-8")
-    if given.device == "cuda":
-        print()
-        for case, lines in results.items():
-            for line in lines:
-                print(json.dumps({"case": case} | line))
 
 
 def run(command: list[str], limit: float) -> list[dict[str, Any]]:
@@ -294,9 +229,9 @@ def run(command: list[str], limit: float) -> list[dict[str, Any]]:
         problems.seek(0)
         lines = [json.loads(line) for line in out if line.startswith("{")]
         if code is None:
-            lines.append({"kind": "stopped", "error": f"more than {limit} s"})
+            lines.append({"mode": "stopped", "error": f"more than {limit} s"})
         elif code:
-            lines.append({"kind": "stopped", "error": " / ".join(problems.read().splitlines()[-3:])})
+            lines.append({"mode": "stopped", "error": " / ".join(problems.read().splitlines()[-3:])})
     return lines
 
 

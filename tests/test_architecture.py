@@ -38,7 +38,10 @@ DATA_FOLDERS = {"recipes"}
 """Folders of the package that hold no code."""
 DISTRIBUTED = {
     "core/ranks.py",
-    *(f"training/{name}.py" for name in ("launcher", "parallel", "process_group", "sharded_tensors")),
+    *(
+        f"training/{name}.py"
+        for name in ("launcher", "parallel", "process_group", "sharded_tensors", "tensor_parallel")
+    ),
 }
 """Files that know torch.distributed."""
 LONGEST = 400

@@ -132,6 +132,10 @@ def test_torchrun_restarts_a_killed_rank(text: Path, tmp_path: Path) -> None:
         (['training.micro_batch_size="auto"'], 2, "Set it to a number of rows of one rank"),
         (["training.parallel=fsdp", "training.optimizer=adafactor"], 2, 'use "adamw", or parallel = "ddp"'),
         (["training.parallel=fsdp", "training.unfreeze_every=1"], 2, 'needs training.parallel = "ddp"'),
+        (["training.tensor_parallel=2"], 2, 'cannot be used with parallel = "ddp"; set it to "fsdp"'),
+        (["training.parallel=fsdp", "training.tensor_parallel=2"], 3, "3 ranks make no whole groups"),
+        (["training.parallel=fsdp", "training.tensor_parallel=2"], 6, "which 3 groups of 2 ranks cannot share"),
+        (["training.parallel=fsdp", "training.tensor_parallel=2", "training.optimizer=muon"], 2, '"adam" or "sgd"'),
     ],
 )
 def test_what_ranks_cannot_train_is_refused(settings: list[str], size: int, message: str, text: Path) -> None:

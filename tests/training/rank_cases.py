@@ -103,6 +103,8 @@ CASES = {
     ),
     "ddp resumed": Case(small_gpt, shuffled, adamw(), resumed=True),
     "fsdp resumed": Case(small_gpt, shuffled, adamw(parallel="fsdp"), resumed=True),
+    "tensor": Case(small_gpt, shuffled, adamw(parallel="fsdp", tensor_parallel=2, micro_batch_size=2, ema_decay=0.9)),
+    "tensor resumed": Case(small_gpt, shuffled, adamw(parallel="fsdp", tensor_parallel=2), resumed=True),
     "ddp spiked": Case(small_gpt, shuffled, adamw(spike_threshold=1e-9)),
 }
 """Trainings whose result equals that of one process."""

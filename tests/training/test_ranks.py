@@ -91,7 +91,7 @@ def test_two_ranks_equal_one_process(name: str, results: Path) -> None:
     assert ranks["progress"]["tokens"] == progress["tokens"]
 
 
-@pytest.mark.parametrize("name", ["ddp resumed", "fsdp resumed"])
+@pytest.mark.parametrize("name", ["ddp resumed", "fsdp resumed", "tensor resumed"])
 def test_a_run_resumes_on_another_number_of_ranks(name: str, results: Path) -> None:
     """1 → 2 → 1: three steps of one process, four of two ranks, three of one process again."""
     uninterrupted, resumed = MemoryStore(), MemoryStore()

@@ -112,7 +112,7 @@ def _print_strategies(made: Plan, gpus: int, gpu: str) -> None:
     rows_each = -(-made.rows // gpus)
     echo(
         f"on {gpus:,} × {gpu}, {rows_each:,} rows each: GB in the memory of one, GB that it sends in a step, seconds of"
-        " both, and the training where they overlap; by data sheets, of which computing reaches 40%."
+        " both, and the training where they overlap; by data sheets and the share of them that an H200 reached."
     )
 
 
@@ -129,7 +129,10 @@ def _lines(made: Plan) -> Iterator[str]:
     yield f"a row of {made.length:,} tokens: {count(made.mult_adds)} mult-adds, {made.activation_bytes / 1e6:,.1f} MB."
     rows = f"{made.rows:,} rows" + (f", {made.micro_rows:,} at a time" if made.micro_rows < made.rows else "")
     yield f"a step of {rows}: {made.step_flops:.3g} FLOP forward and backward."
-    yield f"memory of training: about {made.training_bytes / 1e9:,.2f} GB (weights, gradients, optimizer, activations)."
+    yield (
+        f"memory of training: at most about {made.training_bytes / 1e9:,.2f} GB (weights, optimizer state, and"
+        " activations, which are freed while gradients are made)."
+    )
     if made.training_flops is None or made.tokens is None:
         yield "cost of training: its steps follow from the data; --measure reads them, or --set training.steps=N."
     else:
@@ -144,6 +147,6 @@ def _lines(made: Plan) -> Iterator[str]:
             f" {duration(made.measured.step_seconds)}; peak memory measured {made.measured.peak_bytes / 1e9:,.2f} GB."
         )
     elif made.seconds is not None:
-        yield f"a step on this {made.device}: about {duration(made.step_seconds)}, by the speed of matrix products."
+        yield f"a step on this {made.device}: about {duration(made.step_seconds)}, by the speed of products and memory."
     if made.seconds is not None:
         yield f"in all: about {duration(made.seconds)}, evaluations not counted."

@@ -31,21 +31,33 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
+    tensor: int = 1
+    """Ranks, one after another, that compute the same rows, each a part of the model (training.tensor_parallel)."""
 
     @property
     def first(self) -> bool:
         """Whether this is rank 0, which evaluates, logs, saves and reports."""
         return self.rank == 0
 
+    @property
+    def shares(self) -> int:
+        """Shares of a batch: all ranks, or groups of them."""
+        return self.size // self.tensor
+
+    @property
+    def share(self) -> int:
+        """Which of them is this rank's."""
+        return self.rank // self.tensor
+
     def rows(self, count: int) -> range:
         """This rank's rows of a global batch of `count` rows: contiguous, and equally many up to one."""
-        return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+        return range(count * self.share // self.shares, count * (self.share + 1) // self.shares)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks, in place."""
+        """The sum over shares, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
-        return tensor
+        return tensor if self.tensor == 1 else tensor.div_(self.tensor)  # every rank of a share has the same
 
     def max(self, number: int) -> int:
         """The greatest number of any rank."""

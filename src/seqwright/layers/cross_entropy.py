@@ -60,11 +60,15 @@ def chunked_cross_entropy(
     """Summed loss, at most `max_logits` logits at a time (more on a GPU)."""
     if max_logits == MAX_LOGITS and hidden.is_cuda:
         max_logits = MAX_LOGITS_CUDA
-    rows = max(1, max_logits // weight.size(0))
-    if rows > ROWS:  # whole tiles of a matrix product
-        rows -= rows % ROWS
+    rows = chunk_rows(weight.size(0), max_logits)
     total: Tensor = _Chunked.apply(hidden, weight, bias, target, smoothing, rows)  # type: ignore[no-untyped-call]
     return total
+
+
+def chunk_rows(vocabulary: int, max_logits: int) -> int:
+    """Rows of a chunk of at most `max_logits` logits."""
+    rows = max(1, max_logits // vocabulary)
+    return rows - rows % ROWS if rows > ROWS else rows  # whole tiles of a matrix product
 
 
 _chunked: dict[str, Callable[..., Tensor]] = {"call": chunked_cross_entropy}

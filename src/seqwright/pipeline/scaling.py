@@ -18,6 +18,9 @@ from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 
+SPLIT_OPTIMIZERS = ("adamw", "adam", "sgd")
+"""Optimizers that take tensors of several device meshes, in a group of parameters each."""
+
 
 def refuse_ranks(wanted: Recipe, size: int) -> None:
     """Raises where a recipe cannot be trained on so many ranks."""
@@ -26,11 +29,15 @@ def refuse_ranks(wanted: Recipe, size: int) -> None:
     config = wanted.training
     if wanted.kind in build.COUNTED:
         raise UserError(f"{wanted.kind} is counted in one pass, by one process; leave out --processes (or torchrun).")
-    if config.batch_size % size and not getattr(wanted.data, "batch_tokens", None):
-        below, above = config.batch_size // size * size, -(-config.batch_size // size) * size
+    if config.tensor_parallel > 1:
+        _refuse_split_options(wanted, size)
+    shares = size // config.tensor_parallel
+    if config.batch_size % shares and not getattr(wanted.data, "batch_tokens", None):
+        below, above = config.batch_size // shares * shares, -(-config.batch_size // shares) * shares
         sizes = " or ".join(str(rows) for rows in (below, above) if rows)
+        who = f"{shares} ranks" if shares == size else f"{shares} groups of {config.tensor_parallel} ranks"
         raise UserError(
-            f"training.batch_size is {config.batch_size}, which {size} ranks cannot share equally; try {sizes}. It is"
+            f"training.batch_size is {config.batch_size}, which {who} cannot share equally; try {sizes}. It is"
             " the size of the global batch, of which each rank computes its share."
         )
     if config.micro_batch_size == "auto":
@@ -73,6 +80,26 @@ def refuse_idle_offload(config: TrainingConfig, size: int) -> None:
         )
 
 
+def _refuse_split_options(wanted: Recipe, size: int) -> None:
+    """Raises where so many ranks cannot split blocks with the recipe's other options."""
+    config, number = wanted.training, wanted.training.tensor_parallel
+    if size % number:
+        raise UserError(
+            f"training.tensor_parallel is {number}, and {size} ranks make no whole groups of it; start a multiple of"
+            f" {number}."
+        )
+    wrong = {
+        f'parallel = "{config.parallel}"; set it to "fsdp"': config.parallel != "fsdp",
+        f'optimizer = "{config.optimizer}"; use "adamw", "adam" or "sgd"': config.optimizer not in SPLIT_OPTIMIZERS,
+        "lora_rank; leave it out": config.lora_rank is not None,
+        "cpu_offload; set it to false": config.cpu_offload,
+        'data.examples = "bptt"; use "windows"': getattr(wanted.data, "examples", None) == "bptt",
+    }
+    for reason, applies in wrong.items():
+        if applies:
+            raise UserError(f"training.tensor_parallel = {number} cannot be used with {reason}.")
+
+
 def _refuse_sharded_options(config: TrainingConfig) -> None:
     if config.optimizer == "adafactor":
         raise UserError(
@@ -98,7 +125,10 @@ def order(settings: Recipe, directory: RunDirectory, corpus: str, *, resumes: bo
 
 def described(config: TrainingConfig, ranks: Ranks) -> str:
     """` × 4 ranks (ddp)`, or nothing for one process."""
-    return f" × {ranks.size} ranks ({config.parallel})" if ranks.size > 1 else ""
+    if ranks.size == 1:
+        return ""
+    split = f", {config.tensor_parallel} to a block" if config.tensor_parallel > 1 else ""
+    return f" × {ranks.size} ranks ({config.parallel}{split})"
 
 
 class RankFeed:

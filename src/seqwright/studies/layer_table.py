@@ -15,7 +15,7 @@ from seqwright.core.batch import Batch
 from seqwright.layers.attention import Attend
 from seqwright.layers.encoder import EncoderOutput
 from seqwright.layers.mogrifier import MogrifierLSTM
-from seqwright.training.model_size import ModelSize, on_meta
+from seqwright.training.model_size import on_meta
 
 META_PARAMETERS = 20_000_000
 """Parameters above which the forward pass is taken on the meta device: slower to start, but free of arithmetic."""
@@ -42,12 +42,9 @@ def layer_table(make: Callable[[], nn.Module], batch: Batch) -> tuple[list[Layer
 
     No memory is allocated for weights: their pages are only read, or do not exist.
     """
-    model = on_meta(make, _unlimited)
+    model = on_meta_device(make)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    recurrent = any(
-        isinstance(module, nn.RNNBase | MogrifierLSTM) for module in model.modules()
-    )  # they run on no meta device
-    if parameters > META_PARAMETERS and not recurrent:
+    if parameters > META_PARAMETERS and not is_recurrent(model):
         model, batch = model.to("meta"), batch.to("meta")
     else:
         model = model.to_empty(device="cpu")
@@ -56,8 +53,14 @@ def layer_table(make: Callable[[], nn.Module], batch: Batch) -> tuple[list[Layer
     return list(layers.values()), parameters
 
 
-def _unlimited(size: ModelSize) -> None:
-    """Any size can be planned."""
+def on_meta_device(make: Callable[[], nn.Module]) -> nn.Module:
+    """The model that `make` builds, on the meta device; any size can be planned."""
+    return on_meta(make, lambda size: None)
+
+
+def is_recurrent(model: nn.Module) -> bool:
+    """Whether a model has recurrent layers, which run on no meta device."""
+    return any(isinstance(module, nn.RNNBase | MogrifierLSTM) for module in model.modules())
 
 
 @contextmanager

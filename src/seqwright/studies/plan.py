@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabularies, Vocabulary
@@ -19,17 +21,17 @@ from seqwright.core.config import UserError, parse_override
 from seqwright.core.progress import SILENT, Progress
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline.budget import measure
+from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_ranks
 from seqwright.pipeline.shipped import find
 from seqwright.runs.directory import RunDirectory
+from seqwright.studies.device_speed import DeviceSpeed, device_speed
 from seqwright.studies.layer_table import Layer, layer_table
-from seqwright.studies.scaling_plan import Strategy, activation_bytes, strategies
-from seqwright.tasks.defaults import UTILIZATION
+from seqwright.studies.scaling_plan import RankSizes, Strategy, strategies
+from seqwright.studies.step_cost import StepCost, step_cost
 from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
-from seqwright.training.config import TrainingConfig
-from seqwright.training.mfu import peak_flops
 from seqwright.training.trainer import total_steps
 
 PETAFLOPS_DAY = 1e15 * 86_400
@@ -74,13 +76,15 @@ class Plan:
     weight_bytes: int
     state_bytes: int
     """Of gradients and optimizer state."""
+    kept_bytes: int
+    """Activations of the rows in memory that are kept for the backward pass, with logits."""
+    training_bytes: int
+    """At most: weights, optimizer state, and activations, which are freed while gradients are made."""
     device: str
     flops_per_second: float
-    """Speed of matrix products on this machine: measured in float32; for bf16 on a GPU, its peak."""
-    kept_bytes: int
-    """Activations of one row that are kept for the backward pass, in float32: fewer with activation checkpointing."""
-    activation_size: int
-    """Bytes of a number in training: 4, or 2 in bf16."""
+    """Speed of matrix products of the model's width on this machine, measured."""
+    step_seconds: float
+    """Forecast by the speed of matrix products and of memory (`step_cost`)."""
     measured: Measured | None = None
     strategies: tuple[Strategy, ...] = ()
     """The same training on several GPUs (`--gpus`)."""
@@ -95,20 +99,9 @@ class Plan:
         return sum(layer.output_bytes for layer in self.layers)
 
     @property
-    def training_bytes(self) -> int:
-        """Weights, gradients, optimizer state, and activations of the rows in memory."""
-        activations = self.micro_rows * self.kept_bytes * self.activation_size // 4
-        return self.weight_bytes + self.state_bytes + activations
-
-    @property
     def step_flops(self) -> int:
         """2 operations a multiply-add in the forward pass, 4 in the backward pass."""
         return 6 * self.mult_adds * self.rows
-
-    @property
-    def step_seconds(self) -> float:
-        """Forecast by the speed of matrix products, of which training reaches a share."""
-        return self.step_flops / (UTILIZATION * self.flops_per_second)
 
     @property
     def tokens(self) -> int | None:
@@ -126,8 +119,8 @@ class Plan:
         return None if self.steps is None else self.steps * step
 
     def as_json(self) -> dict[str, Any]:
-        totals = ("mult_adds", "activation_bytes", "training_bytes", "step_flops", "step_seconds", "tokens")
-        derived = {name: getattr(self, name) for name in (*totals, "training_flops", "seconds")}
+        totals = ("mult_adds", "activation_bytes", "step_flops", "tokens", "training_flops", "seconds")
+        derived = {name: getattr(self, name) for name in totals}
         flops = self.training_flops
         derived["petaflops_days"] = None if flops is None else flops / PETAFLOPS_DAY
         fields = vars(self) | {"layers": [vars(layer) for layer in self.layers]}
@@ -171,26 +164,11 @@ def plan(
         raise UserError(f"a model of kind '{wanted.kind}' has no layers to plan: it is counted, or made of others.")
     refuse_ranks(wanted, gpus or 1)
     if measured:
-        made = _measured(recipes.load(recipe, overrides), progress)
+        made = _measured(recipes.load(recipe, overrides), progress, gpus=gpus, gpu=gpu)
     else:
-        sizes, batch = _synthetic(wanted, vocabulary, labels, length)
-        made = _plan(wanted, sizes, batch, rows=_rows(wanted, batch))
-    return made if gpus is None else _scaled(made, wanted.training, gpus, gpu)
-
-
-def _scaled(made: Plan, config: TrainingConfig, gpus: int, gpu: str) -> Plan:
-    """The plan with its forecast for several GPUs."""
-    forecast = strategies(
-        made.layers,
-        made.parameters,
-        config,
-        rows=made.rows,
-        step_flops=made.step_flops,
-        optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
-        gpus=gpus,
-        gpu=gpu,
-    )
-    return replace(made, strategies=tuple(forecast))
+        sizes, row = _synthetic(wanted, vocabulary, labels, length)
+        made = _plan(wanted, sizes, row, rows=_rows(wanted, row), gpus=gpus, gpu=gpu)
+    return made
 
 
 def _table(recipe: str | Path) -> dict[str, Any]:
@@ -203,30 +181,71 @@ def _table(recipe: str | Path) -> dict[str, Any]:
     return {"name": path.stem, "data": {}} | table
 
 
-def _plan(wanted: Recipe, sizes: Any, batch: Batch, *, rows: int, steps: int | None = None) -> Plan:
-    """The plan for a batch of one row."""
+def _plan(
+    wanted: Recipe,
+    sizes: Any,
+    row: Batch,
+    *,
+    rows: int,
+    steps: int | None = None,
+    gpus: int | None = None,
+    gpu: str = "H100",
+) -> Plan:
+    """The plan for rows like a batch of one row."""
     training = wanted.training
-    layers, parameters = layer_table(lambda: build.model(wanted.model, sizes, task=wanted.data.kind), batch)
-    on, half = machine.device(training.device), training.precision == "bf16"
+
+    def make() -> nn.Module:
+        return build.model(wanted.model, sizes, task=wanted.data.kind)
+
+    layers, parameters = layer_table(make, row)
+    on = machine.device(training.device)
     micro = training.micro_batch_size if isinstance(training.micro_batch_size, int) else rows
+    micro = min(micro, rows)
+    cost = step_cost(make, layers, row, micro, training, on.type)
+    passes = math.ceil(rows / micro)
+    optimizer = OPTIMIZER_BYTES[training.optimizer] * parameters
+    speed = device_speed(on, training.precision, _width(wanted))
     if training.steps is None and training.epochs is None and training.minutes is None:
         steps = steps or 2000
-    return Plan(
+    made = Plan(
         name=wanted.name,
         kind=wanted.kind,
         layers=layers,
         parameters=parameters,
-        length=max(batch.source.mask.size(1), batch.input.size(1)),
+        length=max(row.source.mask.size(1), row.input.size(1)),
         rows=rows,
-        micro_rows=min(micro, rows),
+        micro_rows=micro,
         steps=training.steps or steps,
         weight_bytes=4 * parameters,
-        state_bytes=(4 + OPTIMIZER_BYTES[training.optimizer]) * parameters,
+        state_bytes=4 * parameters + optimizer,
+        kept_bytes=cost.activations + cost.weight_copies,
+        training_bytes=4 * parameters + optimizer + cost.memory(parameters, passes),
         device=on.type,
-        flops_per_second=(peak_flops(on) if half else None) or machine.flops(on),
-        kept_bytes=activation_bytes(layers, training),
-        activation_size=2 if half else 4,
+        flops_per_second=speed.products,
+        step_seconds=passes * _pass_seconds(wanted, cost, speed, training.steps or steps)
+        + speed.update_seconds(parameters),
     )
+    if gpus is None:
+        return made
+    rank = RankSizes.of(training, rows=rows, gpus=gpus)
+    shared = step_cost(make, layers, row, rank.micro, training, "cuda")
+    forecast = strategies(layers, parameters, training, rank, shared, optimizer_bytes=optimizer, gpus=gpus, gpu=gpu)
+    return replace(made, strategies=tuple(forecast))
+
+
+def _pass_seconds(wanted: Recipe, cost: StepCost, speed: DeviceSpeed, steps: int | None) -> float:
+    """Seconds of forward and backward pass as training runs them on one device: captured or compiled on a GPU."""
+    config = wanted.training
+    captured = machine.captures(config, machine.device(config.device)) and config.micro_batch_size is None
+    seconds, choice = speed.seconds(cost.operations, captured=captured), config.compile
+    if choice == "auto" and captured:
+        choice, _ = compile_choice(vars(wanted.model.config).get("layers", 0), (steps or 0) * seconds)
+    return speed.seconds(cost.operations, captured=captured, compiled=choice == "inductor")
+
+
+def _width(wanted: Recipe) -> int:
+    """The width of the products that are timed."""
+    return int(vars(wanted.model.config).get("width") or DEFAULT_LENGTH)
 
 
 def _rows(wanted: Recipe, batch: Batch) -> int:
@@ -236,7 +255,7 @@ def _rows(wanted: Recipe, batch: Batch) -> int:
     return max(1, tokens // length) if tokens else wanted.training.batch_size
 
 
-def _measured(wanted: Recipe, progress: Progress) -> Plan:
+def _measured(wanted: Recipe, progress: Progress, *, gpus: int | None, gpu: str) -> Plan:
     """The plan with the sizes and the first row of the data, beside steps that are taken on them."""
     training = wanted.training
     with tempfile.TemporaryDirectory() as folder, machine.threads(training.threads):
@@ -247,7 +266,8 @@ def _measured(wanted: Recipe, progress: Progress) -> Plan:
         feed = task.feed(model)
         batch = feed.batch(0)
         steps = None if training.minutes and not training.steps else total_steps(training, feed)
-        forecast = _plan(wanted, sizes, select_rows(batch, torch.tensor([0])), rows=batch.rows, steps=steps)
+        row = select_rows(batch, torch.tensor([0]))
+        forecast = _plan(wanted, sizes, row, rows=batch.rows, steps=steps, gpus=gpus, gpu=gpu)
         on = machine.device(training.device)
         if on.type == "cuda":
             torch.cuda.reset_peak_memory_stats(on)

@@ -6,33 +6,20 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+
+import torch
 
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.studies.device_speed import GPUS
 from seqwright.studies.layer_table import Layer
-from seqwright.tasks.defaults import UTILIZATION
+from seqwright.studies.step_cost import StepCost
+from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
-from seqwright.training.mfu import PEAKS
 
 GPUS_PER_NODE = 8
-SPEED = {"bf16": 1.0, "tf32": 1 / 2, "fp32": 1 / 16}
-"""Speed of matrix products by precision, as a share of the bf16 peak (A100, H100)."""
 GRADIENT_BYTES = 4
 """Gradients are kept and reduced in float32."""
-
-
-@dataclass(frozen=True)
-class GPU:
-    """A kind of GPU, by data sheets: memory in bytes, and bytes a second that each sends to others."""
-
-    memory: float
-    node_bandwidth: float
-    """Within a node (NVLink, one direction)."""
-    network_bandwidth: float
-    """Between nodes: one adapter for each GPU, of 200 Gb/s (DGX A100) or 400 Gb/s (DGX H100)."""
-
-
-GPUS = {"A100": GPU(80e9, 300e9, 25e9), "H100": GPU(80e9, 450e9, 50e9), "H200": GPU(141e9, 450e9, 50e9)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,36 +52,52 @@ class Strategy:
         return vars(self) | {"memory": self.memory, "step_seconds": self.step_seconds}
 
 
+@dataclass(frozen=True)
+class RankSizes:
+    """Rows that one rank has in memory at a time, and its passes in a step."""
+
+    micro: int
+    passes: int
+
+    @classmethod
+    def of(cls, config: TrainingConfig, *, rows: int, gpus: int) -> Self:
+        if rows < gpus:
+            raise UserError(
+                f"a step has {rows} rows, too few for {gpus} GPUs; set training.batch_size to {gpus} or more."
+            )
+        each = math.ceil(rows / gpus)
+        micro = min(config.micro_batch_size, each) if isinstance(config.micro_batch_size, int) else each
+        return cls(micro, math.ceil(each / micro))
+
+
 def strategies(
     layers: Sequence[Layer],
     parameters: int,
     config: TrainingConfig,
+    rank: RankSizes,
+    cost: StepCost,
     *,
-    rows: int,
-    step_flops: float,
     optimizer_bytes: int,
     gpus: int,
     gpu: str,
 ) -> list[Strategy]:
-    """DDP and, for Transformers, FSDP2 on so many GPUs; `optimizer_bytes` are those of a parameter."""
+    """DDP and, for Transformers, FSDP2 on so many GPUs; `cost` is of one pass of one rank."""
     if gpu not in GPUS:
         raise UserError(f"no data sheet of '{gpu}'; --gpu is {', '.join(GPUS)}.{did_you_mean(gpu, GPUS)}")
-    if rows < gpus:
-        raise UserError(f"a step has {rows} rows, too few for {gpus} GPUs; set training.batch_size to {gpus} or more.")
     about, half = GPUS[gpu], config.precision == "bf16"
-    rows_each = math.ceil(rows / gpus)
-    micro = min(config.micro_batch_size, rows_each) if isinstance(config.micro_batch_size, int) else rows_each
-    passes = math.ceil(rows_each / micro)
-    activations = micro * activation_bytes(layers, config) * (2 if half else 4) / 4
-    recomputed = 4 / 3 if config.activation_checkpointing else 1  # a second forward pass
-    compute = recomputed * step_flops / (gpus * UTILIZATION * SPEED[config.precision] * PEAKS[gpu])
+    speed = about.speed(config.precision)
+    # Steps of several ranks are not captured, and compiled only where the recipe says so.
+    captured = gpus == 1 and rank.passes == 1 and machine.captures(config, torch.device("cuda"))
+    seconds = speed.seconds(cost.operations, captured=captured, compiled=config.compile == "inductor")
     sent = (gpus - 1) / gpus
     blocks = [sum(layer.parameters for layer in block) for block in _blocks(layers)]
     outside = parameters - sum(blocks)
     gathered = (2 if half else 4) * parameters
 
-    def strategy(parallel: str, weights: float, gradients: float, shards: int, communication: float) -> Strategy:
-        optimizer = optimizer_bytes * parameters / shards
+    def strategy(
+        parallel: str, weights: float, gradients: float, activations: float, shards: int, communication: float
+    ) -> Strategy:
+        optimizer = optimizer_bytes / shards
         bandwidth = about.node_bandwidth if gpus <= GPUS_PER_NODE else about.network_bandwidth
         return Strategy(
             parallel=parallel,
@@ -104,31 +107,21 @@ def strategies(
             activations=activations,
             communication=communication,
             communication_seconds=communication / bandwidth,
-            compute_seconds=compute,
+            compute_seconds=rank.passes * seconds + speed.update_seconds(parameters / shards),
             fits=weights + gradients + optimizer + activations <= about.memory,
         )
 
     reduced = GRADIENT_BYTES * parameters
-    made = [strategy("ddp", 4 * parameters, reduced, 1, 2 * sent * reduced)]
+    kept = cost.activations + cost.weight_copies
+    made = [strategy("ddp", 4 * parameters, reduced, kept, 1, 2 * sent * reduced)]
     if blocks and gpus > 1:
         held = 2 * max(blocks) + outside
         weights = 4 * parameters / gpus + (2 if half else 4) * held
         # While passes accumulate, gradients are not sharded.
-        gradients = reduced if passes > 1 else reduced / gpus + GRADIENT_BYTES * held
-        made.append(strategy("fsdp", weights, gradients, gpus, sent * (2 * passes * gathered + reduced)))
+        gradients = reduced if rank.passes > 1 else reduced / gpus + GRADIENT_BYTES * held
+        communication = sent * (2 * rank.passes * gathered + reduced)
+        made.append(strategy("fsdp", weights, gradients, cost.activations, gpus, communication))
     return made
-
-
-def activation_bytes(layers: Sequence[Layer], config: TrainingConfig) -> int:
-    """Outputs of all layers for one row in float32; with activation checkpointing those of one block, the inputs of the
-    others, and what is outside of blocks."""
-    everything = sum(layer.output_bytes for layer in layers)
-    blocks = _blocks(layers)
-    if not config.activation_checkpointing or not blocks:
-        return everything
-    inside = [sum(layer.output_bytes for layer in block) for block in blocks]
-    inputs = sum(block[-1].output_bytes for block in blocks)  # of one block is the output of the one before
-    return everything - sum(inside) + max(inside) + inputs
 
 
 def _blocks(layers: Sequence[Layer]) -> list[list[Layer]]:

@@ -62,7 +62,7 @@ def split_rows(count: int, rows: int, ranks: Ranks) -> list[tuple[Tensor, int]]:
     rows computes the first of them again, with weight 0.
     """
     mine = ranks.rows(count)
-    passes = math.ceil(math.ceil(count / ranks.size) / rows)
+    passes = math.ceil(math.ceil(count / ranks.shares) / rows)
     parts = [(part, 1) for part in torch.split(torch.arange(mine.start, mine.stop), rows) if len(part)]
     return parts + [(torch.tensor([mine.start if mine else 0]), 0)] * (passes - len(parts))
 

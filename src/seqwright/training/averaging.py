@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.training.config import TrainingConfig
 from seqwright.training.schedule_free import ScheduleFreeAdamW
+from seqwright.training.sharded_tensors import by_mesh
 from seqwright.training.weights import load_weights, weights
 
 
@@ -28,7 +29,8 @@ class WeightAverage:
         """Adds the weights after `step` steps: to an EMA, or to the mean since `start` (the weights of `start` are the
         first)."""
         weight = mean_weight(step, start or 0) if self.ema_decay is None else ema_weight(step, self.ema_decay)
-        torch._foreach_lerp_(list(self.tensors.values()), self.model_tensors, weight)  # a few fused kernels
+        for averages, tensors in zip(by_mesh(self.tensors.values()), by_mesh(self.model_tensors), strict=True):
+            torch._foreach_lerp_(averages, tensors, weight)  # a few fused kernels
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -64,8 +64,8 @@ def load_groups(
                 carry[name] = tensor
             elif group == "optimizer":
                 parameter, quantity = name.rsplit("/", 1)
-                placed = objective.placed(tensor, parameters[parameter])
+                placed = objective.placed(tensor, parameters[parameter], name)
                 load_optimizer_tensor(optimizer, parameters[parameter], quantity, placed)
             elif name in own[group]:
-                own[group][name].copy_(objective.placed(tensor, own[group][name]))
+                own[group][name].copy_(objective.placed(tensor, own[group][name], name))
     return carry

@@ -117,6 +117,10 @@ class TrainingConfig:
     """Training on several ranks (--processes, torchrun): a copy of the model on each (ddp, DistributedDataParallel), or
     parameters, gradients and optimizer state sharded over them, block by block (fsdp, FSDP2), for models that fill a
     GPU. Without effect on one process."""
+    tensor_parallel: int = 1
+    """Tensor parallelism, with parallel = "fsdp": ranks that share the heads and inner width of every Transformer block
+    (Shoeybi et al. 2019; PyTorch's parallelize_module). Such groups of ranks, which should be on one machine, share
+    batches and shards as single ranks do otherwise. For GPTs whose width fills a GPU; without effect on one process."""
     cpu_offload: bool = False
     """With parallel = "fsdp" on GPUs: keep sharded parameters, gradients and optimizer state in host memory (FSDP2's
     CPUOffloadPolicy). The optimizer then steps on the CPU, and every block waits for its weights: for models that do
@@ -175,7 +179,15 @@ class TrainingConfig:
         if self.steps is not None and self.epochs is not None:
             problems.append("give steps or epochs, not both")
         problems += wrong_sizes(
-            self, "steps", "sequence_length", "batch_size", "micro_batch_size", "log_every", "keep_last", "keep_best"
+            self,
+            "steps",
+            "sequence_length",
+            "batch_size",
+            "micro_batch_size",
+            "tensor_parallel",
+            "log_every",
+            "keep_last",
+            "keep_best",
         )
         problems += wrong_sizes(self, "patience", "plateau_patience", "asgd_trigger", "lora_rank", "threads")
         if self.bptt_jitter and self.sequence_length is None:

@@ -50,13 +50,25 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
     if config.activation_checkpointing:
-        for block in transformer_blocks(objective):
-            block.forward = functools.partial(_checkpointed, block.forward)
+        checkpoint_blocks(objective)
     if ranks.size > 1 and config.parallel == "fsdp":
-        bf16, offload = config.precision == "bf16", config.cpu_offload
-        return FullySharded(objective, transformer_blocks(objective), ranks, on=on, bf16=bf16, cpu_offload=offload)
+        return FullySharded(
+            objective,
+            transformer_blocks(objective),
+            ranks,
+            on=on,
+            bf16=config.precision == "bf16",
+            cpu_offload=config.cpu_offload,
+            tensor_parallel=config.tensor_parallel,
+        )
     module = _compiled(objective, config, on)
     return SingleProcess(module) if ranks.size == 1 else DataParallel(module, ranks)
+
+
+def checkpoint_blocks(module: nn.Module) -> None:
+    """Has the Transformer blocks of a model keep their inputs alone, and recompute the rest (Chen et al. 2016)."""
+    for block in transformer_blocks(module):
+        block.forward = functools.partial(_checkpointed, block.forward)
 
 
 def _checkpointed(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -60,15 +60,16 @@ def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
     """Parameter groups by learning-rate factor, weight decay and, for Muon, whether they are hidden matrices."""
     scales = lr_scales(module, config.layer_decay)
     hidden = _hidden_matrices(module) if config.optimizer == "muon" else set()
-    groups: dict[tuple[float, bool, bool], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, bool, bool, object], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             # Biases and normalization gains are one-dimensional and do not decay.
-            groups.setdefault((scales[name], parameter.dim() >= 2, name in hidden), []).append(parameter)
+            mesh = getattr(parameter, "device_mesh", None)  # kernels of a group take tensors of one mesh
+            groups.setdefault((scales[name], parameter.dim() >= 2, name in hidden, mesh), []).append(parameter)
     return [
         {"params": parameters, "weight_decay": config.weight_decay if decays else 0.0, "lr_scale": scale}
         | ({"orthogonal": orthogonal} if config.optimizer == "muon" else {})
-        for (scale, decays, orthogonal), parameters in groups.items()
+        for (scale, decays, orthogonal, _), parameters in groups.items()
     ]
 
 

@@ -21,6 +21,7 @@ from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.state import State
 from seqwright.training.objective import Objective
 from seqwright.training.sharded_tensors import full, host_copy, is_sharded, placed_like
+from seqwright.training.tensor_parallel import TensorParallel
 from seqwright.training.weights import load_weights, weights
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class SingleProcess:
         """Plain copies on the host, for a checkpoint that is written while training continues; complete on rank 0."""
         return {name: host_copy(tensor) for name, tensor in tensors.items()}
 
-    def placed(self, tensor: Tensor, like: Tensor) -> Tensor:
+    def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:
         """A plain tensor of a checkpoint, laid out as `like`."""
         return tensor
 
@@ -112,6 +113,7 @@ class FullySharded(SingleProcess):
         on: torch.device,
         bf16: bool,
         cpu_offload: bool,
+        tensor_parallel: int = 1,
     ):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
@@ -119,7 +121,10 @@ class FullySharded(SingleProcess):
         self.model = cast(nn.Module, objective.model)
         if ranks.first:  # decoding copies models, which FSDP refuses, and one rank alone cannot gather weights
             self.unsharded = copy.deepcopy(self.model).cpu()
-        mesh = init_device_mesh(on.type, (ranks.size,))
+        mesh = init_device_mesh(
+            on.type, (ranks.size // tensor_parallel, tensor_parallel), mesh_dim_names=("data", "tensor")
+        )
+        self.split = TensorParallel(self.model, blocks, mesh["tensor"]) if tensor_parallel > 1 else None
         # Weights are gathered in half precision, gradients reduced in float32. Autocast decides about the rest, as on
         # one process: inputs are not cast.
         policy = MixedPrecisionPolicy(
@@ -130,8 +135,8 @@ class FullySharded(SingleProcess):
         # Pinned memory, from which copies are asynchronous, needs a GPU.
         offload = CPUOffloadPolicy(pin_memory=on.type == "cuda") if cpu_offload else OffloadPolicy()
         for block in blocks:
-            fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
-        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy, offload_policy=offload)
+            fully_shard(block, mesh=mesh["data"], mp_policy=policy, offload_policy=offload)
+        self.root: Any = fully_shard(objective, mesh=mesh["data"], mp_policy=policy, offload_policy=offload)
         # Ranks whose rows leave out a parameter (PyTorch 2.12 and newer; before, its gradient is not reduced).
         if reduce_unused := getattr(self.root, "set_reduce_scatter_unused_params", None):
             reduce_unused(True)
@@ -167,8 +172,9 @@ class FullySharded(SingleProcess):
         for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
             plain = full(tensor.detach())
             if self.ranks.first:
-                gathered[name] = plain.cpu() if is_sharded(tensor) else host_copy(plain)
+                plain = plain.cpu() if is_sharded(tensor) else host_copy(plain)
+                gathered[name] = self.split.plain(name, plain) if self.split else plain
         return gathered
 
-    def placed(self, tensor: Tensor, like: Tensor) -> Tensor:
-        return placed_like(tensor, like)
+    def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:
+        return placed_like(self.split.permuted(name, tensor) if self.split else tensor, like)

@@ -5,9 +5,13 @@ A DTensor is known by what it has: importing its class takes a second, which tra
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from seqwright.core.ranks import Ranks
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -23,6 +27,27 @@ def host_copy(tensor: Tensor) -> Tensor:
 def full(tensor: Tensor) -> Tensor:
     """The plain tensor of all shards. A collective."""
     return cast(Tensor, cast(Any, tensor).full_tensor()) if is_sharded(tensor) else tensor
+
+
+def by_mesh(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """The tensors in lists of one device mesh each: foreach and fused kernels take no others together."""
+    groups: dict[Any, list[Tensor]] = {}
+    for tensor in tensors:
+        groups.setdefault(getattr(tensor, "device_mesh", None), []).append(tensor)
+    return list(groups.values())
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float, ranks: Ranks) -> Tensor:
+    """Gradient clipping (Pascanu et al. 2013): the norm of all gradients before it, which may be of several meshes."""
+    groups = by_mesh(parameters)
+    if len(groups) == 1:
+        return full(nn.utils.clip_grad_norm_(groups[0], max_norm))
+    norms = [full(nn.utils.get_total_norm([each.grad for each in group if each.grad is not None])) for group in groups]
+    total = torch.stack(norms).norm()
+    ranks.copy_from_first([total])  # sums over two dimensions of a mesh may round differently
+    for group in groups:
+        nn.utils.clip_grads_with_norm_(group, max_norm, total)
+    return total
 
 
 def placed_like(tensor: Tensor, like: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, cast
 
@@ -67,6 +67,7 @@ class Trainer:
         ranks: Ranks = SINGLE,
     ):
         config.check_feed(carried=feed.carried)
+        ranks = replace(ranks, tensor=config.tensor_parallel if ranks.size > 1 else 1)
         refuse_idle_ranks(feed, ranks)
         self.device = machine.device(config.device)
         self.model, self.ranks = model.to(self.device), ranks

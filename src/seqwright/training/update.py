@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.cuda_graph import Captured
@@ -20,7 +20,7 @@ from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import CAPTURABLE
 from seqwright.training.parallel import SingleProcess
-from seqwright.training.sharded_tensors import full
+from seqwright.training.sharded_tensors import clip_gradients
 
 OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
 MAX_GRAPHS = 128
@@ -104,20 +104,20 @@ class Update:
                 ranks=self.ranks,
             )
         # Without a limit it only measures the norm.
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm or math.inf)
+        norm = clip_gradients(self.parameters, self.config.max_grad_norm or math.inf, self.ranks)
         with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return self.ranks.sum(loss), full(norm), after
+        return self.ranks.sum(loss), norm, after
 
     def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
         config, scale = self.config, self.scale_of(batch)
         configured = None if config.micro_batch_size == "auto" else config.micro_batch_size
-        share = -(-batch.rows // self.ranks.size)
+        share = -(-batch.rows // self.ranks.shares)
         rows = min(share, micro_batch or configured or share)
         while True:
             # Also before a retry, which then draws the same dropout masks; those of ranks differ, as their rows do.
-            machine.seed_step(config.seed, step, self.ranks.rank)
+            machine.seed_step(config.seed, step, self.ranks.share)
             try:
                 return self.apply(batch, state, scale, rows)
             except RuntimeError as error:
@@ -134,7 +134,7 @@ class Update:
         """One over the number of targets, filled in on the device: a copy from the host would wait for it. Times the
         number of ranks, by which DDP and FSDP divide sums of gradients."""
         dtype = accumulator_dtype(self.device)
-        return torch.full((), self.ranks.size / max(1, batch.count), dtype=dtype, device=self.device)
+        return torch.full((), self.ranks.shares / max(1, batch.count), dtype=dtype, device=self.device)
 
     def _discard_gradients(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
