@@ -174,6 +174,8 @@ def test_columns_by_role() -> None:
     for option, message in (("txt=a", "Did you mean 'text'"), ("text=a,text=b", "one column"), ("text=", "one column")):
         with pytest.raises(UserError, match=message):
             parse_columns([option], roles)
+    with pytest.raises(UserError, match=r"names no label;.* No role 'labl'\. Did you mean 'label'\?"):
+        columns_override(["text=a,labl=b"], "labeled")
     with pytest.raises(UserError, match="names no label"):
         columns_override(["text=a"], "labeled")
 

@@ -50,6 +50,7 @@ def test_fine_tuning_a_language_model_into_an_assistant(
     assert [set(line) for line in result.lines] == [{"role", "content", "reason", "forgotten", "unread"}] * 3
     assert result.lines[0] == result.lines[2]  # the same history, the same reply
     plain = seqwright("chat", "helper", "--max-tokens", "5", input=b"red\n")
+    assert seqwright("chat", "helper", "red", "--max-tokens", "5").out == plain.out
     assert plain.out == result.lines[0]["content"] + "\n"
     assert seqwright("evaluate", "helper", "--on", "talks.jsonl", "--json").json["tokens"] == 24 * 4
 

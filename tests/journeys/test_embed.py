@@ -15,7 +15,7 @@ def test_embed_gives_one_vector_per_line(seqwright: Command, run_copy: Path, wor
     rows = seqwright("embed", run_copy, "lines.txt", "--json").lines
     assert [row["line"] for row in rows] == [1, 2, 3]
     expected = np.array([row["vector"] for row in rows])
-    assert seqwright("embed", run_copy, "lines.txt", "--out", "a.npz").status == 0
+    assert seqwright("embed", run_copy, "lines.txt", "--out", "a.npz").err == "a.npz is written.\n"
     assert seqwright("embed", run_copy, "--out", "a.safetensors", input=b"one\n\ntwo two\n").status == 0
     assert np.allclose(np.load("a.npz")["vectors"], expected, atol=1e-6)
     assert np.allclose(load_tensors(Path("a.safetensors"))[0]["vectors"].numpy(), expected, atol=1e-6)

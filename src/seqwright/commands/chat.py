@@ -12,6 +12,7 @@ from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, echo, o
 
 @click.command("chat")
 @RUN
+@click.argument("message", required=False)
 @click.option("--system", metavar="TEXT", help="System prompt.")
 @click.option("--max-tokens", type=int, help="Maximum number of new tokens per reply.")
 @click.option("--temperature", type=float, help="Softmax temperature; 0 decodes greedily.")
@@ -22,6 +23,7 @@ from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, echo, o
 @JSON
 def command(
     run: str,
+    message: str | None,
     system: str | None,
     max_tokens: int | None,
     temperature: float | None,
@@ -33,8 +35,11 @@ def command(
 ) -> None:
     """Chat with the assistant of RUN, one line per turn; /new clears the history, /quit (or end of input) exits.
 
+    A MESSAGE is answered alone.
+
     \b
     seqwright chat runs/helper
+    seqwright chat runs/helper "What is a list?"
     echo "What is a list?" | seqwright chat runs/helper --json
     """
     from seqwright.api import open as open_run
@@ -46,7 +51,7 @@ def command(
     chat = opened.chat  # raises here, before any input is read, where the run is no assistant
     system_messages = [{"role": "system", "content": system}] if system else []
     messages: list[dict[str, str]] = list(system_messages)
-    for line in _user_turns():
+    for line in _user_turns() if message is None else (message,):
         if line.strip() == "/quit":
             break
         if line.strip() == "/new":

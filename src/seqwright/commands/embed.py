@@ -62,6 +62,7 @@ def command(
     embeddings = _count_truncated(opened.embed(texts, pooling=pooling), truncated)
     if out is not None:
         write(out, [embedding.vector for embedding in embeddings])
+        echo(f"{out} is written.", err=True)
     elif as_json:
         for number, embedding in enumerate(embeddings, 1):
             print_json({"line": number, "vector": embedding.vector.tolist(), "unread": embedding.unread})

@@ -19,6 +19,8 @@ ROLES: dict[str, tuple[str, ...]] = {
 TEXT_ROLES = ("text",)
 _COMMA = re.compile(r",\s*(?=(?:text2?|label|tokens?|tag|source\d*|target)=)")
 """A comma before the next role, with any number of sources; column names may have other commas."""
+_ROLE = re.compile(r",\s*(\w+)=")
+"""What looks like a role inside the name of a column."""
 
 
 def parse_columns(options: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
@@ -48,7 +50,9 @@ def columns_override(columns_by_role: Columns, kind: str) -> list[str]:
     needed = [role for role in roles if role != "text2"]
     if missing := [role for role in needed if role not in columns]:
         example = ",".join(f"{role}=NAME" for role in needed)
-        raise UserError(f"--columns names no {missing[0]}; name all columns that are read: --columns {example}.")
+        misspelled = _ROLE.search(",".join(columns.values()))
+        hint = f" No role '{misspelled[1]}'.{did_you_mean(misspelled[1], roles)}" if misspelled else ""
+        raise UserError(f"--columns names no {missing[0]}; name all columns that are read: --columns {example}.{hint}")
     names = [columns[role] for role in roles if role in columns]
     numbered = kind == "pairs" and all(name.isdecimal() for name in names)
     return [f"data.columns={json.dumps([int(name) for name in names] if numbered else names, ensure_ascii=False)}"]
