@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
 import seqwright as sw
 from seqwright.core.config import UserError
+from seqwright.inspection import saliency
 from seqwright.inspection.gain import tokenizer_difference
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -48,6 +50,21 @@ def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
         runs[kind].inspect(text, span=(90, 99), **target)
     with pytest.raises(UserError, match="a span goes from a token to a later one"):
         runs[kind].inspect(text, span=(4, 2), **target)
+
+
+def test_saliency_of_a_long_sentence_is_bounded(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["the", "cat", "sat"] * 3
+    complete = runs["tagger"].inspect(" ".join(words))["saliency"].integrated_gradients
+    monkeypatch.setattr(saliency, "MAX_WORDS", 4)
+    monkeypatch.setattr(saliency, "PASS_TOKENS", 40)  # the line in several passes
+    short = runs["tagger"].inspect(" ".join(words)).result("saliency")
+    assert "The first 4 words are shown" in short.step.prose
+    assert short.value.integrated_gradients.rows == complete.rows[:4]
+    torch.testing.assert_close(short.value.integrated_gradients.values, complete.values[:4])
+    part = runs["tagger"].inspect(" ".join(words), span=(2, 4)).result("saliency")
+    assert part.value.integrated_gradients.rows == complete.rows[1:3]
+    perceptron = runs["perceptron"].inspect(" ".join(words), span=(2, 4))["saliency"]
+    assert [one.word for one in perceptron] == words[1:3]
 
 
 def test_a_span_without_tokens_of_a_view_is_refused(runs: Runs) -> None:

@@ -31,7 +31,7 @@ def test_count(value: float, text: str) -> None:
     ("seconds", "text"),
     [(0, "0 s"), (0.0213, "21.3 ms"), (0.9999, "1 s"),
      (3.14, "3.1 s"), (9.96, "10 s"), (59.7, "1 m"),
-     (200, "3 m 20 s"), (3600, "1 h"), (7_510, "2 h 5 m"), (100_000, "1 d 3 h")],
+     (200, "3 m 20 s"), (3600, "1 h"), (7_510, "2 h 5 m"), (100_000, "1 d 3 h"), (4e10, "1,268 y 142 d")],
 )  # fmt: skip
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -142,9 +142,12 @@ def _lines(made: Plan) -> Iterator[str]:
             f" {made.steps:,} steps, {figure(days)} petaflop/s-days."
         )
     if made.measured is not None:
+        measured = f"peak memory measured {made.measured.peak_bytes / 1e9:,.2f} GB"
+        if made.device == "cpu":
+            measured += " (Python and PyTorch included)"
         yield (
             f"a step on this {made.device}: forecast {duration(made.step_seconds)}, measured"
-            f" {duration(made.measured.step_seconds)}; peak memory measured {made.measured.peak_bytes / 1e9:,.2f} GB."
+            f" {duration(made.measured.step_seconds)}; {measured}."
         )
     elif made.seconds is not None:
         yield f"a step on this {made.device}: about {duration(made.step_seconds)}, by the speed of products and memory."

@@ -329,7 +329,7 @@ def _convert(value: Any, wanted: Any) -> Any:
         if isinstance(value, list) and (repeated or len(value) == len(arguments)):
             wanted_items = [arguments[0]] * len(value) if repeated else arguments
             return tuple(_convert(item, w) for item, w in zip(value, wanted_items, strict=True))
-        if repeated and not isinstance(value, list):
+        if repeated and not isinstance(value, list) and typing.get_origin(arguments[0]) is not tuple:
             raise ValueError(f"must be {_name(wanted)}, as in {_show([value])}, not {_show(value)}.")
     elif wanted is float:
         if type(value) in (int, float) and abs(value) <= sys.float_info.max:  # neither nan, inf nor a giant int

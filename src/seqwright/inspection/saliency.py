@@ -37,6 +37,10 @@ MAX_TARGETS = 16
 """Predicted tokens of a decoder that are explained: each costs a backward pass."""
 MAX_POSITIONS = 128
 """Tokens of a text whose predictions are explained in a decoder."""
+MAX_WORDS = 64
+"""Words of a tagger that are explained: each costs backward passes, too."""
+PASS_TOKENS = 8192
+"""Tokens of a forward pass along the line: bounds the memory of long texts."""
 FORMULA = (
     "gradient × input(t) = x(t) · ∂score/∂x(t)\n"
     "integrated gradients(t) = x(t) · mean over α in (0, 1) of ∂score/∂x(t) at αx (Sundararajan et al. 2017)"
@@ -69,20 +73,22 @@ def attributions(
     with _scaled(embedding, ends, both) as leaves:
         at_ends = scores(both)  # (2, count)
     x = leaves[0][:1].detach()  # (1, S, D)
-    gradients = _gradients(at_ends[:1], leaves[0], count)[:, 0]  # (count, S, D)
+    gradients = _gradients(at_ends[:1], leaves[0], count)
+    path = torch.zeros_like(gradients)
     middle = (torch.arange(STEPS, device=ends.device, dtype=ends.dtype) + 0.5) / STEPS
-    path_batch = _repeated(batch, STEPS)
-    with _scaled(embedding, middle, path_batch) as leaves:
-        along = scores(path_batch)  # (STEPS, count)
-    path = _gradients(along, leaves[0], count).mean(1)  # (count, S, D)
+    for scales in torch.split(middle, max(1, PASS_TOKENS // (x.size(1) + batch.input.size(1)))):
+        rows = _repeated(batch, len(scales))
+        with _scaled(embedding, scales, rows) as leaves:
+            along = scores(rows)  # (N, count)
+        path += _gradients(along, leaves[0], count) / STEPS
     difference = (at_ends[0] - at_ends[1]).detach()
     return (gradients * x).sum(-1), (path * x).sum(-1), difference
 
 
 def _gradients(scores: Tensor, leaf: Tensor, count: int) -> Tensor:
-    """(count, N, S, D): gradients of each column of scores (N, count)."""
+    """(count, S, D): gradients of the sum of each column of scores (N, count), summed over the rows."""
     return torch.stack(
-        [torch.autograd.grad(scores[:, n].sum(), leaf, retain_graph=n < count - 1)[0] for n in range(count)]
+        [torch.autograd.grad(scores[:, n].sum(), leaf, retain_graph=n < count - 1)[0].sum(0) for n in range(count)]
     )
 
 
@@ -166,21 +172,25 @@ def _classifier(subject: Subject, labels: Labels) -> ViewResult:
 
 
 def _tagger(subject: Subject, run: TaggingRun) -> ViewResult:
-    batch, words = subject.example.batch, subject.example.words
+    batch, count = subject.example.batch, len(subject.example.words)
+    shown = list(range(count)[subject.options.shown(count, 1)])
+    chosen = shown[:MAX_WORDS]
     with torch.no_grad():
-        tags = run.model.tag(batch.source)[0][0, : len(words)]  # (W,)
+        tags = run.model.tag(batch.source)[0][0, chosen]  # (W,)
 
     def scores(batch: Batch) -> Tensor:
         """(N, W): logit of the predicted tag minus that of the best other."""
-        logits = run.model(batch)[:, : len(words)]  # (N, W, C)
+        logits = run.model(batch)[:, chosen]  # (N, W, C)
         index = tags.view(1, -1, 1).expand(len(logits), -1, 1)
-        chosen = logits.gather(-1, index)
         others = logits.scatter(-1, index, -torch.inf).amax(-1)
-        return chosen.squeeze(-1) - others
+        return logits.gather(-1, index).squeeze(-1) - others
 
+    words = [subject.example.words[n] for n in chosen]
     names = [f"{word}/{run.codec.tags[tag]}" for word, tag in zip(words, tags.tolist(), strict=True)]
     saliency = _saliency(subject, scores, names)
     prose = "Each row is a word with its predicted tag: what the tokens add to the tag's logit over the next best tag."
+    if len(shown) > MAX_WORDS:
+        prose += f" The first {MAX_WORDS} words are shown; --span A:B selects others."
     return ViewResult(Step("Saliency: what each token adds to a tag", prose, FORMULA, _matrices(saliency)), saliency)
 
 
@@ -243,7 +253,8 @@ def _ngrams(subject: Subject, run: ClassificationRun) -> ViewResult:
 def _features(subject: Subject, run: TaggingRun) -> ViewResult:
     """A perceptron needs no gradients: the score of a path is a sum over features and tag bigrams."""
     example = subject.example
-    explanations = list(explain_tags(run.model, example.batch.source, example.words, run.codec.tags))
+    explained = list(explain_tags(run.model, example.batch.source, example.words, run.codec.tags))
+    explanations = explained[subject.options.shown(len(explained), 1)]
     margins = [(one.word, one.tag, one.against, one.margin, one.transitions) for one in explanations]
     top = min(subject.options.top, max(1, MAX_ROWS // len(explanations)))
     features = [

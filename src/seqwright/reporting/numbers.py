@@ -17,18 +17,18 @@ def count(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration in its two largest units: 450 ms, 3.1 s, 3 m 20 s, 2 h 5 m."""
+    """A duration in its two largest units: 450 ms, 3.1 s, 3 m 20 s, 2 h 5 m, 1,530 y 12 d."""
     if 0 < seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     remainder = round(seconds)
     parts = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+    for size, unit in ((31_536_000, "y"), (86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
         value, remainder = divmod(remainder, size)
         parts.append((value, unit))
     first = next(i for i, (value, _) in enumerate(parts) if value)
-    return " ".join(f"{value} {unit}" for value, unit in parts[first : first + 2] if value)
+    return " ".join(f"{value:,} {unit}" for value, unit in parts[first : first + 2] if value)
 
 
 def figure(value: float, digits: int = 4) -> str:

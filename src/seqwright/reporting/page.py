@@ -7,6 +7,9 @@ from typing import Any
 
 from seqwright.reporting.markup import Html, element, escape, join
 
+LONG_CELL = 36
+"""Characters of a cell beyond which its column is kept wide."""
+
 STYLE = """
 :root { color-scheme: light dark; --ground: #fcfcfa; --card: #ffffff; --ink: #1b1d21; --muted: #686c74; --hair: #e6e6e1;
   --accent: #2b5fc7; --quiet: #a3a8b1;
@@ -42,6 +45,7 @@ th, td { padding: 9px 20px 9px 0; text-align: left; vertical-align: baseline; bo
 th:last-child, td:last-child { padding-right: 0; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 td:first-child { font-weight: 540; white-space: nowrap; }
+td.long { min-width: 32ch; }
 td code { display: block; min-width: 300px; }
 code, pre, .sample { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 code { font-size: 12px; color: var(--muted); overflow-wrap: anywhere; }
@@ -182,8 +186,12 @@ def tiles(figures: Mapping[str, str]) -> Html:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Iterable[str] = ()) -> Html:
     """A table with the columns named in `numeric` right-aligned; empty where there are no rows."""
-    right_aligned = set(numeric)
-    kinds = ["number" if column in right_aligned else None for column in columns]
+    right_aligned, rows = set(numeric), list(rows)
+    cells = zip(*rows, strict=True) if rows else ([] for _ in columns)
+    kinds = [
+        "number" if column in right_aligned else _width(column_cells)
+        for column, column_cells in zip(columns, cells, strict=True)
+    ]
     head = [element("th", column, class_=kind) for column, kind in zip(columns, kinds, strict=True)]
     body = [
         element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
@@ -193,6 +201,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: 
         return Html("")
     html_table = element("table", element("thead", element("tr", *head)), element("tbody", *body))
     return element("div", html_table, class_="scroll")
+
+
+def _width(cells: Iterable[object]) -> str | None:
+    """`long` for a column of text that needs room on a narrow screen, where the table scrolls."""
+    return "long" if any(not isinstance(cell, Html) and len(str(cell)) > LONG_CELL for cell in cells) else None
 
 
 def keys(entries: Iterable[tuple[str, Any]]) -> Html:

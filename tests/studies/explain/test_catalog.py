@@ -69,6 +69,7 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
         ("bpe", {"on": " \n"}, "the text is empty"),
         ("rnn", {"set": ["W_hhh=1"]}, "has no value 'W_hhh'. Did you mean 'W_hh'?"),
         ("rnn", {"set": ["W_hh[0,4]=1"]}, "indices go from 0 to 3, not to 4"),
+        ("rnn", {"set": ["ids=[1]"]}, "ids has 4 entries; give as many numbers, or one: ids[0]=1."),
         ("rnn", {"set": ["W_hh=[[1]]"]}, "W_hh is 4 × 4; give as many numbers, or one: W_hh[0,0]=1."),
         ("rnn", {"set": ["W_hh[0,0,0]=1"]}, "it has 2 indices, not 3"),
         ("rnn", {"set": ["learning_rate=fast"]}, "must be a number"),

@@ -127,6 +127,8 @@ def test_transformer_gradients_and_sgd_steps() -> None:
     names = {"W_Q": "query", "W_K": "key", "W_V": "value", "W_O": "output", "W_1": "up", "W_2": "down"}
     for ours, theirs in names.items():
         near(torch.tensor(values("transformer", f"∂L/∂{ours}")), TRANSFORMER["gradients"][f"{theirs}.weight"], 6)
+        near(torch.tensor(values("transformer", ours)), TRANSFORMER["parameters"][f"{theirs}.weight"], 6)
+    assert values("transformer", "W_2 after one step")[0][6] == pytest.approx(0.1515, abs=5e-5)  # a slip of the slides
     near(torch.tensor(values("transformer", "∂L/∂γ_1")), TRANSFORMER["gradients"]["norm1.weight"], 6)
     near(torch.tensor(values("transformer", "∂L/∂E")), TRANSFORMER["gradients"]["embedding.weight"], 6)
     losses = column("transformer", "losses", "loss")

@@ -29,7 +29,7 @@ class Topic:
     run_text: bool = True
     """Whether a run is shown on a text."""
     image: bool = False
-    """Whether its text is an image file."""
+    """Whether its text is an image file; a run has validation images, too."""
 
 
 TOPICS = {
@@ -96,13 +96,8 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
     topic = find(name)
     if run is not None and not topic.run:
         raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: bool(row.run))}.")
-    if run is not None and on is None and topic.run_text:
-        what = (
-            "image file that the run is shown on, too: --on FILE"
-            if topic.image
-            else ("text that the run is shown on, too: --on 'a few words'")
-        )
-        raise UserError(f"name the {what}.")
+    if run is not None and on is None and topic.run_text and not topic.image:
+        raise UserError("name the text that the run is shown on, too: --on 'a few words'.")
     if on is not None and not (topic.on or (topic.run and topic.run_text and run is not None)):
         if topic.run and topic.run_text:
             raise UserError(f"explain {name} takes a text together with a run only: add --run RUN.")

@@ -14,7 +14,7 @@ from seqwright.reporting.svg import Axis, Series
 from seqwright.reporting.svg import chart as svg_chart
 from seqwright.studies.explain.figures import Displayed, number
 
-COLORS = ("var(--accent)", "var(--line-2)", "var(--line-3)", "var(--quiet)")
+COLORS = ("var(--line-1)", "var(--line-2)", "var(--line-3)", "var(--line-4)")
 BARS = "▁▂▃▄▅▆▇█"
 
 

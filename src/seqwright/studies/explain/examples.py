@@ -47,7 +47,8 @@ def defaults(name: str) -> dict[str, Any]:
     }
 
 
-def gradient_matrix(name: str, gradient: Tensor) -> Matrix:
-    """The gradient of a parameter; rows of embeddings and output layers are labeled with tokens."""
-    by_token = gradient.dim() == 2 and len(gradient) == len(VOCABULARY)
-    return matrix(f"∂L/∂{name}", gradient, rows=VOCABULARY if by_token else ())
+def parameter_matrix(name: str, values: Any) -> Matrix:
+    """A parameter or its gradient; rows of embeddings and output layers are labeled with tokens."""
+    tensor = torch.as_tensor(values)
+    by_token = tensor.dim() == 2 and len(tensor) == len(VOCABULARY)
+    return matrix(name, tensor, rows=VOCABULARY if by_token else ())

@@ -32,7 +32,7 @@ SYMBOLS |= {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), 0x200B, *ran
 """What is shown in place of white space and control characters, which tokens of bytes and characters may be."""
 
 NOTEBOOK_STYLE = """
-.seqwright { --accent: #4a6fd4; --line-2: #cf5b1f; --line-3: #17866a; --quiet: #8b48b8; }
+.seqwright { --accent: #4a6fd4; --line-1: #4a6fd4; --line-2: #cf5b1f; --line-3: #17866a; --line-4: #8b48b8; }
 .seqwright .figures { display: flex; flex-wrap: wrap; gap: 16px 32px; align-items: flex-start; }
 .seqwright figure { margin: 0 0 12px; max-width: 100%; overflow-x: auto; }
 .seqwright table { border-collapse: collapse; font-size: 13px; }

@@ -112,7 +112,8 @@ def _check_shape(cls: type[TopicOptions], name: str, default: Any, value: Any, o
     elif _shape(value) != _shape(default):
         shape = _shape(default)
         entry = f"{name}[{','.join('0' for _ in shape)}]=1"
-        raise UserError(f"{origin}: {name} is {' × '.join(map(str, shape))}; give as many numbers, or one: {entry}.")
+        size = f"is {' × '.join(map(str, shape))}" if len(shape) > 1 else f"has {len(default)} entries"
+        raise UserError(f"{origin}: {name} {size}; give as many numbers, or one: {entry}.")
     if isinstance(default, tuple) and len({_shape(row) for row in value}) > 1:
         raise UserError(f"{origin}: the rows of {name} must be equally long.")
 

@@ -248,9 +248,12 @@ def multi_head(options: MultiHeadOptions, run: Run | None = None) -> Explanation
             " one head of full width.",
             "Q = X W_Qᵀ = [Q₁ … Q_H]    (PyTorch stores weights as (out, in))",
             [
-                matrix(f"{name} of head {head + 1}", getattr(call, part)[0, head], rows=tokens)
-                for head in range(options.heads)
-                for name, part in (("Q", "query"), ("K", "key"), ("V", "value"))
+                *(matrix(f"W_{part[0].upper()}", parameters[f"{part}.weight"]) for part in ("query", "key", "value")),
+                *(
+                    matrix(f"{name} of head {head + 1}", getattr(call, part)[0, head], rows=tokens)
+                    for head in range(options.heads)
+                    for name, part in (("Q", "query"), ("K", "key"), ("V", "value"))
+                ),
             ],
         ),
     ]
@@ -267,7 +270,11 @@ def multi_head(options: MultiHeadOptions, run: Run | None = None) -> Explanation
             "Concatenate and project",
             "The heads are put side by side again; W_O mixes them.",
             "Y = [A₁ … A_H] W_Oᵀ",
-            [matrix("A", attended.transpose(0, 1).flatten(1), rows=tokens), matrix("Y", y, rows=tokens)],
+            [
+                matrix("A", attended.transpose(0, 1).flatten(1), rows=tokens),
+                matrix("W_O", parameters["output.weight"]),
+                matrix("Y", y, rows=tokens),
+            ],
         )
     )
     about = "Several small heads in place of a large one: each may attend to something else (Vaswani et al. 2017)."

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
+from seqwright.decoding.attention_recorder import attends_source
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.elman import Elman
 from seqwright.layers.recording import attention_weights, recorded_calls
@@ -70,7 +71,10 @@ def elman_of_run(text: str, unit: int, run: Run) -> Explanation:
 @torch.no_grad()
 def attention_of_run(text: str, about: str, run: Run) -> Explanation:
     """Self-attention weights of every layer and head of a run."""
-    layers = modules_of(run, SelfAttention, "self-attention", "--model gpt")
+    words = "self-attention"
+    if attends_source(run.model):
+        words += ", but attention over its source (`explain cross-attention`)"
+    layers = modules_of(run, SelfAttention, words, "--model gpt")
     example = run_example(run, text)
     calls = calls_of(run, example, [layer.attend for layer in layers.values()], attention_weights)
     steps = [

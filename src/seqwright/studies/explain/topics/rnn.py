@@ -12,7 +12,7 @@ from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.runs.run import Run
-from seqwright.studies.explain.examples import VOCABULARY, defaults, example, gradient_matrix
+from seqwright.studies.explain.examples import VOCABULARY, defaults, example, parameter_matrix
 from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
@@ -166,7 +166,7 @@ def rnn(options: RNNOptions, run: Run | None = None) -> Explanation:
             "Embed",
             f"The input {' '.join(tokens)} as ids, and their rows of the embedding; the target is {target}.",
             "x_t = E[id_t]",
-            [matrix("x", embedded, rows=tokens)],
+            [parameter_matrix("E", options.E), matrix("x", embedded, rows=tokens)],
         ),
         Step(
             "Weights",
@@ -185,6 +185,7 @@ def rnn(options: RNNOptions, run: Run | None = None) -> Explanation:
             "Way 2: all hidden states in one vector of 16 numbers, and a linear layer to 13 logits.",
             f"p = softmax(W_out [h1 h2 h3 h4] + b_out)    L = -log p({target})",
             [
+                *(parameter_matrix(name, getattr(options, name)) for name in ("W_out", "b_out")),
                 matrix("p", done.probabilities, columns=VOCABULARY, heat=True),
                 matrix("L", float(done.loss)),
             ],
@@ -203,7 +204,7 @@ def rnn(options: RNNOptions, run: Run | None = None) -> Explanation:
             "Gradients of the weights",
             "Every time step adds its part, since all use the same weights. Both biases have the same gradient.",
             "∂L/∂W_hh = Σ_t δ_t h_(t-1)ᵀ,   δ_t = (1 - h_t²) ∂L/∂h_t",
-            [gradient_matrix(name, gradient) for name, gradient in gradients.items()],
+            [parameter_matrix(f"∂L/∂{name}", gradient) for name, gradient in gradients.items()],
         ),
         Step(
             "One SGD step",

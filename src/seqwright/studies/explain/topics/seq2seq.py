@@ -10,7 +10,7 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
-from seqwright.decoding.attention_recorder import alignments
+from seqwright.decoding.attention_recorder import alignments, attends_source
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.runs.run import Run
@@ -203,6 +203,8 @@ def _of_run(text: str, run: Run) -> Explanation:
             ],
         ),
     ]
-    about = "A trained translator under teacher forcing; `explain cross-attention` has its alignment."
+    about = "A trained translator under teacher forcing."
+    if attends_source(run.model):
+        about += " `explain cross-attention` has its alignment."
     about += notes_of(example)
     return Explanation("seq2seq", f"Sequence to sequence of {run.path}", about, steps)

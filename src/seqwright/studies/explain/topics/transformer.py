@@ -12,9 +12,9 @@ from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, Vocabulary
 from seqwright.core.config import UserError
 from seqwright.runs.run import Run
-from seqwright.studies.explain.examples import VOCABULARY, defaults, example, gradient_matrix
+from seqwright.studies.explain.examples import VOCABULARY, defaults, example, parameter_matrix
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import matrix, table
+from seqwright.studies.explain.figures import Figure, matrix, table
 from seqwright.studies.explain.options import Rows, TopicOptions, Vector
 from seqwright.studies.explain.recording import Recorded, recorded, set_parameters
 from seqwright.studies.explain.topics.of_run import blocks_of_run
@@ -125,25 +125,34 @@ def transformer(options: TransformerOptions, run: Run | None = None) -> Explanat
     queries, keys, values = output("attention.query_key_value").chunk(3, -1)
     gradients = _gradients(model)
     losses = [(0, float(loss), float(probabilities[options.target]))]
+    first: list[Tensor] = []
     sgd = optimizer(model, TrainingConfig(optimizer="sgd", learning_rate=options.learning_rate, weight_decay=0.0))
     for step in range(1, options.steps + 1):
         sgd.step()
+        first = first or [model.get_parameter(NAMES["W_2"]).detach().clone()]
         _, after, loss_after = forward_backward(model, options)
         losses.append((step, float(loss_after), float(after[options.target])))
     labels: dict[str, Any] = {"rows": tokens, "columns": tokens}
     heads = range(call.weights.size(1))
+
+    def weights(*names: str) -> list[Figure]:
+        return [parameter_matrix(name, getattr(options, name)) for name in names]
+
     steps = [
         Step(
             "Embed",
             f"Four tokens of width 4, without positions; the target is {target}.",
             "X = E[ids]",
-            [matrix("X", record.outputs["embedding"][0], rows=tokens)],
+            [*weights("E"), matrix("X", record.outputs["embedding"][0], rows=tokens)],
         ),
         Step(
             "Queries, keys, values",
-            "One matrix product, split into three; each into two heads of size 2.",
+            "One matrix product, split into three; each into two heads of size 2. PyTorch stores weights as (out, in).",
             "Q = X W_Qᵀ    K = X W_Kᵀ    V = X W_Vᵀ",
-            [matrix(name, part, rows=tokens) for name, part in (("Q", queries), ("K", keys), ("V", values))],
+            [
+                *weights("W_Q", "W_K", "W_V"),
+                *(matrix(name, part, rows=tokens) for name, part in (("Q", queries), ("K", keys), ("V", values))),
+            ],
         ),
         Step(
             "Causal attention of two heads",
@@ -160,6 +169,7 @@ def transformer(options: TransformerOptions, run: Run | None = None) -> Explanat
             "The residual connection adds the input; post-LN normalizes the sum.",
             "Z = LayerNorm(X + [P₁V₁ P₂V₂] W_Oᵀ)",
             [
+                *weights("W_O"),
                 matrix("attention output", output("attention"), rows=tokens),
                 matrix("Z", output("attention_norm"), rows=tokens),
             ],
@@ -169,32 +179,39 @@ def transformer(options: TransformerOptions, run: Run | None = None) -> Explanat
             "The same two layers at every position: four features to eight, GELU, and back.",
             "F = GELU(Z W_1ᵀ + b_1) W_2ᵀ + b_2    H = LayerNorm(Z + F)",
             [
+                *weights("W_1", "b_1", "W_2", "b_2"),
                 matrix("Z W_1ᵀ + b_1", output("feed_forward.up"), rows=tokens),
                 matrix("GELU", output("feed_forward.activation"), rows=tokens),
                 matrix("F", output("feed_forward.down"), rows=tokens),
                 matrix("H", output("feed_forward_norm"), rows=tokens),
             ],
-            ["W_fc2[6,0] is +0.1515."],
         ),
         Step(
             "Probabilities and loss",
             "Way 2 of the lectures: all positions flattened into one read-out.",
             f"p = softmax(W_out [h1 h2 h3 h4] + b_out)    L = -log p({target})",
-            [matrix("p", probabilities, columns=VOCABULARY, heat=True), matrix("L", float(loss))],
+            [
+                *weights("W_out", "b_out"),
+                matrix("p", probabilities, columns=VOCABULARY, heat=True),
+                matrix("L", float(loss)),
+            ],
         ),
         Step(
             "Gradients",
             "Back-propagation through read-out, normalizations, residuals and softmax; rows of E that were not read"
             " have gradient 0.",
             "∂L/∂θ",
-            [gradient_matrix(name, gradient) for name, gradient in gradients.items()],
+            [parameter_matrix(f"∂L/∂{name}", gradient) for name, gradient in gradients.items()],
         ),
         Step(
             "SGD",
             f"All parameters, learning rate {options.learning_rate:g}.",
             f"θ ← θ - {options.learning_rate:g} ∂L/∂θ",
-            [table("losses", ["step", "loss", f"p({target})"], losses)],
-            ["after one step the slide prints loss 0.1699 and p 0.6174; they are 1.1699 and 0.3104."],
+            [table("losses", ["step", "loss", f"p({target})"], losses), matrix("W_2 after one step", first[0])],
+            [
+                "after one step the slide prints loss 0.1699 and p 0.6174; they are 1.1699 and 0.3104.",
+                "W_fc2[6,0] after one step, here W_2[0,6], is +0.1515.",
+            ],
         ),
     ]
     about = (

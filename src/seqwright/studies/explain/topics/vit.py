@@ -67,7 +67,7 @@ def vit(options: ViTOptions, run: Run | None = None) -> Explanation:
     else:
         if not isinstance(run, ImageRun) or run.codec.objective != "class" or run.settings.kind != "vit":
             raise UserError(f"{run.path} holds no ViT that classifies; train one: `seqwright train digits`.")
-        pixels, grid, model = run.images([options.text]).pixels[:1], run.grid, run.model
+        pixels, grid, model = run.images([options.text] if options.text else None).pixels[:1], run.grid, run.model
     patches = grid.patches(pixels)[0]
     source = grid.source(pixels)
     with torch.no_grad(), recorded(model) as record:
