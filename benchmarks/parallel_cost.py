@@ -54,7 +54,7 @@ def update(kind: str, model: nn.Module, given: argparse.Namespace, device: torch
         wrapped = DataParallel(objective, SINGLE)
     elif kind == "fsdp":
         blocks, bf16 = machine.transformer_blocks(objective), given.precision == "bf16"
-        wrapped = FullySharded(objective, blocks, SINGLE, on=device, bf16=bf16)
+        wrapped = FullySharded(objective, blocks, SINGLE, on=device, bf16=bf16, cpu_offload=False)
         wrapped.unsharded = None
     return Update(wrapped, optimizer(model, config), config, device)
 
