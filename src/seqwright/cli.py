@@ -120,7 +120,7 @@ def main() -> None:
             sys.exit(0)
         _fail(usage_message(error))
     except UserError as error:
-        _fail(str(error))
+        _fail("\n".join((str(error), *getattr(error, "__notes__", ()))))
     except OSError as error:
         if error.errno not in ENVIRONMENT:
             raise

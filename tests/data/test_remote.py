@@ -11,6 +11,7 @@ import fsspec
 import pytest
 
 from seqwright.core.config import UserError
+from seqwright.data.columnar import MissingExtraError
 from seqwright.data.files import is_remote, read_text, resolve
 from seqwright.data.remote import _key, remote_files
 from seqwright.data.text.blocks import Blocks, blocks
@@ -104,3 +105,14 @@ def test_training_names_the_preparation_of_such_files(tmp_path: Path) -> None:
         resolve("s3://a/b.txt")
     with pytest.raises(UserError, match="--columns text=NAME --out FOLDER"):
         read_text(tmp_path / "a.parquet")
+
+
+def test_a_missing_package_of_a_file_system_is_named_and_never_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(url: str) -> None:
+        raise ImportError('HTTPFileSystem requires "requests" and "aiohttp" to be installed')
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with pytest.raises(MissingExtraError, match=r'https://x/y.txt needs another package: .*"aiohttp"'):
+        remote_files("https://x/y.txt", tmp_path)

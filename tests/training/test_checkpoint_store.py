@@ -71,6 +71,23 @@ def test_an_error_of_the_writer_is_raised_by_the_next_checkpoint_or_the_end() ->
     assert store.wait() < 1
 
 
+def test_an_error_of_the_writer_does_not_hide_the_one_that_ends_the_training() -> None:
+    slow = SlowStore()
+    slow.may_write.set()
+    store = BackgroundStore(slow)
+    store.save(0, dict, {}, [])
+
+    def diverge() -> None:
+        try:
+            raise UserError("diverged")
+        finally:
+            store.wait()
+
+    with pytest.raises(UserError, match="diverged") as caught:
+        diverge()
+    assert "the last checkpoint was not written: no room" in caught.value.__notes__[0]
+
+
 def test_tensors_are_gathered_once_the_checkpoint_before_is_written() -> None:
     slow = SlowStore()
     store = BackgroundStore(slow)

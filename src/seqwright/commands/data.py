@@ -114,7 +114,9 @@ def prepare(
     seqwright data prepare s3://bucket/texts/*.jsonl.gz --columns text=body --out prepared
     seqwright data prepare hf://datasets/USER/NAME/data/train.parquet --columns text=text --out prepared
     """
+    from seqwright.core.config import UserError
     from seqwright.data.column_roles import TEXT_ROLES, parse_columns
+    from seqwright.data.columnar import MissingExtraError
     from seqwright.data.files import COLUMNAR, COMPRESSED, TEXTS, expand, is_remote, resolve
     from seqwright.data.remote import RemoteFile, remote_files
     from seqwright.data.text.prepare import check_inputs, read_index, train_tokenizer
@@ -142,9 +144,15 @@ def prepare(
         loaded = import_tokenizer(Path(tokenizer), config.special_tokens)
     elif saved.exists():
         loaded = import_tokenizer(saved)
-    for file in remote:  # last: a refusal should not come after hours of copying
-        file.copy()
     skipped = (lambda reason: echo(f"skipped: {reason}", err=True)) if skip_unreadable else None
+    for file in remote:  # last: a refusal should not come after hours of copying
+        try:
+            file.copy()
+        except UserError as error:
+            if skipped is None or isinstance(error, MissingExtraError):
+                raise
+            skipped(str(error))
+            paths.remove(file.path)
     if loaded is None:
         echo("training a tokenizer…", err=True)
         loaded = train_tokenizer(config, paths, document, text_columns, skipped and (lambda reason: None))

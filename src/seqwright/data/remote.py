@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from seqwright.core.config import UserError
 from seqwright.core.storage import write_chunks
-from seqwright.data.columnar import extra_module
+from seqwright.data.columnar import MissingExtraError, extra_module
 
 CHUNK = 1 << 22
 """Bytes of a remote file in memory at a time."""
@@ -54,6 +54,8 @@ def _read_errors(url: str) -> Iterator[None]:
         yield
     except UserError:
         raise
+    except ImportError as error:  # such as s3fs, or aiohttp of https://
+        raise MissingExtraError(f"reading {url} needs another package: {str(error).splitlines()[0][:200]}") from error
     except Exception as error:  # file systems of fsspec raise errors of the libraries that they are made of
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UserError(f"{url} cannot be read ({reason}). See its name, or your permission to read it.") from error

@@ -37,6 +37,11 @@ moments are read and written."""
 TIMED = {"cpu": (1024, 512), "cuda": (16384, 8192), "mps": (4096, 2048)}
 """Rows of a matrix product that is timed, and its greatest width: a GPU is faster the larger it is."""
 
+STREAMED = 1 << 24
+"""Numbers of a sum that is timed: more than caches hold."""
+REPEATED = 20
+"""How often each is timed: on a busy machine the fastest is rare."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSpeed:
@@ -103,16 +108,16 @@ def device_speed(on: torch.device, precision: str, width: int) -> DeviceSpeed:
 
 
 def measured_speed(on: torch.device, precision: str, width: int) -> DeviceSpeed:
-    """The speed of products of a width, and of sums of what they make, each the fastest of a few."""
+    """The speed of products of a width, and of sums, each the fastest of a few."""
     rows, widest = TIMED[on.type]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     width = min(width, widest)
     columns = 4 * width  # of feed-forward networks
     x, weight = torch.randn(rows, width, device=on, dtype=dtype), torch.randn(columns, width, device=on, dtype=dtype)
-    outputs = torch.randn(rows, columns, device=on, dtype=dtype)
+    stream = torch.zeros(STREAMED, device=on)
     with machine.allow_tf32(on, precision):
         product = _fastest(lambda: x @ weight.T, on)
-    bandwidth = 2 * outputs.nbytes / _fastest(lambda: outputs + outputs, on)
+    bandwidth = 2 * stream.nbytes / _fastest(lambda: stream + stream, on)
     products = 2 * rows * width * columns / product
     if on.type == "cpu":
         return DeviceSpeed(products=products, bandwidth=bandwidth, update_bandwidth=bandwidth)
@@ -127,7 +132,7 @@ def measured_speed(on: torch.device, precision: str, width: int) -> DeviceSpeed:
 
 def _fastest(work: Callable[[], Any], on: torch.device) -> float:
     seconds = []
-    for _ in range(9):
+    for _ in range(REPEATED):
         start = time.perf_counter()
         work()
         machine.synchronize(on)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -61,13 +62,18 @@ class BackgroundStore:
     def wait(self) -> float:
         """Waits until the last checkpoint is written; the seconds that this took.
 
-        An interrupt of the wait does not end the writer: wait again before its folder is removed.
+        An interrupt of the wait does not end the writer: wait again before its folder is removed. Its error is raised,
+        or added as a note where another one ends the training.
         """
         start = time.perf_counter()
         if self.pending is not None:
             wait([self.pending])
             pending, self.pending = self.pending, None
-            pending.result()
+            problem, other = pending.exception(), sys.exception()
+            if problem is not None and other is None:
+                raise problem
+            if problem is not None and other is not None:
+                other.add_note(f"besides, the last checkpoint was not written: {problem}")
         return time.perf_counter() - start
 
 
