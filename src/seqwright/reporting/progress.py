@@ -19,6 +19,8 @@ from seqwright.reporting.numbers import count, duration, figure
 
 LINE_SECONDS = 10.0
 """Seconds between progress lines where standard error is no terminal."""
+LONG_LINE_SECONDS = 2.0
+"""Seconds of one line of a stream after which its progress is shown."""
 RATED_STEPS = 3
 """Steps after which the time left is estimated."""
 SAMPLE_CHARACTERS, SOURCE_CHARACTERS = 160, 60
@@ -30,13 +32,15 @@ class TimeLeft:
 
     def __init__(self) -> None:
         self.first: tuple[float, int] | None = None
+        self.seconds = 0.0
+        """Since the first report of the present work."""
 
     def __call__(self, done: int, total: int, now: float) -> str:
         """Percentage done and, as soon as it can be estimated, the time left."""
         if self.first is None or done <= self.first[1]:  # the first report, or other work
             self.first = (now, done)
-        seconds, taken = now - self.first[0], done - self.first[1]
-        left = f"  {duration(seconds / taken * (total - done))} left" if taken else ""
+        self.seconds, taken = now - self.first[0], done - self.first[1]
+        left = f"  {duration(self.seconds / taken * (total - done))} left" if taken else ""
         return f"{done / max(total, 1):.0%}{left}".replace("%", " %", 1)
 
 
@@ -80,9 +84,12 @@ class StreamProgress(Progress):
         self._print_line(status, now)
 
     def advance(self, done: int, total: int) -> None:
-        """Shows how much of one long line is done."""
+        """Shows how much of one long line is done; nothing of lines that take less than LONG_LINE_SECONDS."""
         now = time.monotonic()
-        status = f"a long line after line {self.lines_read:,}: {self.time_left(done, total, now)}"
+        left = self.time_left(done, total, now)
+        if self.time_left.seconds < LONG_LINE_SECONDS:
+            return
+        status = f"a long line after line {self.lines_read:,}: {left}"
         self.bar.update(self.task, status=status)
         self._print_line(status, now)
 
