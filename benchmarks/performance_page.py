@@ -69,8 +69,8 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
     if beam := result.get("beam"):
         yield (
             f"\nBeam {beam['beam']}, batch {beam['batch']}, {beam['tokens']} tokens: {beam['seqwright']:,.0f} tokens/s,"
-            f" transformers {beam['transformers']:,.0f}, ratio {beam['ratio']:.1f}; {beam['equal']} of {beam['batch']} outputs are"
-            " equal."
+            f" transformers {beam['transformers']:,.0f}, ratio {beam['ratio']:.1f};"
+            f" {beam['equal']} of {beam['batch']} outputs are equal."
         )
     if prefill := result.get("prefill"):
         yield (
