@@ -64,7 +64,7 @@ KERNELS = {
 """Parts of the names of kernels, by kind."""
 WARM_UP, STEPS = 4, 8
 """Steps that are not timed (the first allocates, the third is captured), and steps that are."""
-SECONDS = 40
+SECONDS = 60
 """Time limit of a case; twice that where it is compiled, or on a CPU."""
 
 
