@@ -121,7 +121,7 @@ def degeneration_flags(
     reason: str | None = None,
     log_prob: float | None = None,
     tokens: int = 0,
-    baseline: TargetStatistics = TargetStatistics(),
+    baseline: TargetStatistics = TargetStatistics(),  # noqa: B008 frozen
 ) -> list[Flag]:
     """The flags of an output; empty where no measure exceeds both its threshold and the `baseline`.
 
