@@ -2,7 +2,8 @@
 
 Our side is the path of `seqwright generate`: `decoding.generate.generate` with a callback, on a GPU through captured
 steps. The peer runs eagerly and with its static cache, which it compiles. Medians of whole calls, prefill included;
-the floor is the time to read the weights and the mean KV cache once a step at the bandwidth of a measured copy.
+the floor is the time to read the weights and the mean KV cache once a step at the bandwidth of a measured copy, on a
+CPU also that of the products. Calls alternate; on a CPU its seconds count, and int8 weights are measured, too.
 
     python benchmarks/generation.py --device cuda --dtype bf16 --batch 1 64 --profile --json generation.json
     python benchmarks/generation.py --device cuda --check
@@ -12,6 +13,7 @@ the floor is the time to read the weights and the mean KV cache once a step at t
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
 import sys
@@ -25,6 +27,7 @@ import torch
 from torch import Tensor
 
 from beam import models
+from peers.peak import cpu_name, cpu_peak
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
 from seqwright.decoding import decoding_step
@@ -33,6 +36,7 @@ from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.search import search
 from seqwright.layers.inference import optimize_for_inference
 from seqwright.layers.int8_linear import quantize_weights_
+from seqwright.layers.native_linear import huge
 from seqwright.training.machine import DTYPES
 
 SIZES = {
@@ -43,37 +47,57 @@ SIZES = {
 
 
 class Timer:
-    """Median seconds of a call: by the clock on a GPU, of the process on a CPU, which others may use as well."""
+    """Median seconds of calls: by the clock on a GPU, of the process on a CPU, which others may use as well."""
 
     def __init__(self, device: str, repeats: int):
         self.device, self.repeats = device, repeats
         self.clock = time.process_time if device == "cpu" else time.perf_counter
 
     def __call__(self, work: Callable[[], Any], warmups: int = 1) -> tuple[float, Any]:
-        seconds, out = [], None
+        return self.in_turns({"": work}, warmups)[""]
+
+    def in_turns(self, works: dict[str, Callable[[], Any]], warmups: int = 1) -> dict[str, tuple[float, Any]]:
+        """Seconds and output of each, all of them in every round; one that fails is left out with a sentence."""
+        seconds: dict[str, list[float]] = {name: [] for name in works}
+        outputs: dict[str, Any] = {}
         for n in range(warmups + self.repeats):
-            begun = self.clock()
-            out = work()
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-            if n >= warmups:
-                seconds.append(self.clock() - begun)
-        return statistics.median(seconds), out
+            for name in [*seconds]:
+                begun = self.clock()
+                try:
+                    outputs[name] = works[name]()
+                except Exception as error:
+                    print(f"{name} failed: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+                    del seconds[name]
+                    continue
+                if self.device == "cuda":
+                    torch.cuda.synchronize()
+                if n >= warmups:
+                    seconds[name].append(self.clock() - begun)
+        return {name: (statistics.median(times), outputs[name]) for name, times in seconds.items()}
 
 
 def bandwidth(timer: Timer) -> float:
-    """Bytes a second that a copy reads and writes."""
-    tensor = torch.empty((1 << 30 if timer.device == "cuda" else 1 << 26), dtype=torch.int8, device=timer.device)
+    """Bytes a second that a copy reads and writes; on a CPU that a sum reads, at its best: many read at once."""
+    if timer.device == "cpu":
+        tensor = huge(1 << 28).view(torch.float32).zero_()
+        rounds = [timer(tensor.sum)[0] for _ in range(5)]
+        return 4 * tensor.numel() / min(rounds)
+    tensor = torch.empty(1 << 30, dtype=torch.int8, device=timer.device)
     target = torch.empty_like(tensor)
     return 2 * tensor.numel() / timer(lambda: target.copy_(tensor))[0]
 
 
 def floor(model: Any, batch: int, prompt: int, tokens: int, rate: float) -> float:
-    """Seconds in which `tokens` steps of `batch` rows read the weights and keys and values at `rate` bytes a second."""
+    """Seconds in which `tokens` steps of `batch` rows read the weights and keys and values at `rate` bytes a second; on
+    a CPU as long as their products take at least, and those of the prompts besides."""
     sizes = model.encoder
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     width = 2 * len(sizes.blocks) * sizes.kv_heads * sizes.head_size * model.embedding.weight.element_size()
-    return tokens * (weights + batch * (prompt + tokens / 2) * width) / rate
+    step = (weights + batch * (prompt + tokens / 2) * width) / rate
+    if model.embedding.weight.device.type == "cuda":
+        return tokens * step
+    product = 2 * batch * sum(p.numel() for p in model.parameters()) / cpu_peak(torch.float32)
+    return tokens * max(step, product) + prompt * product
 
 
 def sampled(model: Any, ids: Tensor, asked: argparse.Namespace, **options: Any) -> list[list[int]]:
@@ -85,32 +109,32 @@ def sampled(model: Any, ids: Tensor, asked: argparse.Namespace, **options: Any) 
     return [row.ids for row in rows]
 
 
-def generation(mine: Any, peer: Any, asked: argparse.Namespace, batch: int, rate: float) -> dict[str, Any]:
+def generation(ours: dict[str, Any], peer: Any, asked: argparse.Namespace, batch: int, rate: float) -> dict[str, Any]:
     """Tokens a second of both sides at one batch size."""
-    timer = Timer(asked.device, asked.repeats)
     ids = prompts_of(asked, batch)
     total = batch * asked.tokens
-    seconds, ours = timer(lambda: sampled(mine, ids, asked))
-    result: dict[str, Any] = {"batch": batch, "seqwright": total / seconds}
-    result["seqwright sampled"] = total / timer(lambda: sampled(mine, ids, asked, temperature=0.8, top_k=50))[0]
-    result["floor"] = total / floor(mine, batch, asked.prompt, asked.tokens, rate)
-    for name, more in {"transformers": {}, "transformers static": {"cache_implementation": "static"}}.items():
-        if asked.no_static and more:
-            continue
 
-        def theirs(more: dict[str, Any] = more) -> list[list[int]]:
-            given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
-            with torch.inference_mode():
-                return peer.generate(**given, max_new_tokens=asked.tokens, **more)[:, asked.prompt :].tolist()
+    def theirs(**more: Any) -> list[list[int]]:
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
+        with torch.inference_mode():
+            return peer.generate(**given, max_new_tokens=asked.tokens, **more)[:, asked.prompt :].tolist()
 
-        try:
-            seconds, outputs = timer(theirs, warmups=2)
-        except Exception as error:  # a peer that does not run is skipped with a sentence
-            print(f"{name} at batch {batch} failed: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
-            continue
-        result[name] = total / seconds
-        result[f"ratio to {name}"] = result["seqwright"] / result[name]
-        result[f"equal to {name}"] = sum(one == other for one, other in zip(ours, outputs, strict=True))
+    works: dict[str, Callable[[], Any]] = {name: partial(sampled, model, ids, asked) for name, model in ours.items()}
+    works["seqwright sampled"] = partial(sampled, ours["seqwright"], ids, asked, temperature=0.8, top_k=50)
+    peers = ["transformers", *([] if asked.no_static else ["transformers static"])]
+    works["transformers"] = theirs
+    if not asked.no_static:
+        works["transformers static"] = partial(theirs, cache_implementation="static")
+    timed = Timer(asked.device, asked.repeats).in_turns(works, warmups=2)
+    result: dict[str, Any] = {"batch": batch} | {name: total / seconds for name, (seconds, _) in timed.items()}
+    result["floor"] = total / floor(ours["seqwright"], batch, asked.prompt, asked.tokens, rate)
+    outputs = timed["seqwright"][1]
+    for name in [name for name in peers if name in timed]:
+        result |= {f"ratio to {name}": result["seqwright"] / result[name]}
+        result[f"equal to {name}"] = sum(one == other for one, other in zip(outputs, timed[name][1], strict=True))
+    if "transformers" in timed:
+        more = {name: result[name] / result["transformers"] for name in ours if name != "seqwright"}
+        result |= {f"ratio of {name}": ratio for name, ratio in more.items()}
     return result
 
 
@@ -256,7 +280,6 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1, help="of a CPU")
-    parser.add_argument("--int8", action="store_true", help="our side with int8 weights, on a CPU")
     parser.add_argument("--no-static", action="store_true", help="leave out transformers' compiled static cache")
     parser.add_argument("--profile", action="store_true", help="print the kernels of our steps")
     parser.add_argument("--check", action="store_true", help="compare captured with plain steps instead")
@@ -267,13 +290,14 @@ def main() -> None:
         check(asked)
         return
     mine, peer = (model.to(asked.device, DTYPES[asked.dtype]) for model in models(**SIZES[asked.parameters]))
-    if asked.int8:
-        quantize_weights_(mine)
-    mine = optimize_for_inference(mine)  # as an opened run does, once
+    ours = {"seqwright": optimize_for_inference(mine)}  # as an opened run does, once
+    if asked.device == "cpu":
+        ours["seqwright int8"] = optimize_for_inference(quantize_weights_(copy.deepcopy(mine)))
+    mine = ours["seqwright"]
     peer.generation_config.eos_token_id = None  # outputs of the same length on both sides
     timer = Timer(asked.device, asked.repeats)
     rate = bandwidth(timer)
-    name = torch.cuda.get_device_name() if asked.device == "cuda" else f"CPU, {asked.threads} thread(s)"
+    name = torch.cuda.get_device_name() if asked.device == "cuda" else cpu_name(asked.threads)
     results: dict[str, Any] = {
         "device": name,
         "torch": torch.__version__,
@@ -284,7 +308,7 @@ def main() -> None:
     print(json.dumps(results), flush=True)
     results["generation"] = []
     for batch in asked.batch:
-        results["generation"].append(generation(mine, peer, asked, batch, rate))
+        results["generation"].append(generation(ours, peer, asked, batch, rate))
         print(json.dumps(results["generation"][-1]), flush=True)
     results["prefill"] = prefill(mine, asked)
     print(json.dumps(results["prefill"]), flush=True)

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from peers.peak import cpu_name
 from seqwright.core.batch import Vocabulary
 from seqwright.core.storage import load_tensors, save_tensors, write_json
 from seqwright.data.text.corpus import Corpus, read_corpus
@@ -185,14 +186,14 @@ def main() -> None:
     if options.peak:
         peak(options.peak, options.order, options.limit)
         return
-    results: dict[str, Any] = {"order": options.order}
+    results: dict[str, Any] = {"machine": cpu_name(), "order": options.order, "corpora": {}}
     for corpus, files in CORPORA.items():
         with tempfile.TemporaryDirectory() as name:
             print(corpus)
             text, test = (read_corpus(files.format(part), "line", errors="strict") for part in ("train", "test"))
             seconds: dict[str, float] = {}
             model, tokenizer = build(text, options.order, Path(name), seconds)
-            results[corpus] = {"cpu_seconds": seconds, "queries": score(model, tokenizer, test, Path(name))}
+            results["corpora"][corpus] = {"cpu_seconds": seconds, "queries": score(model, tokenizer, test, Path(name))}
     if options.limit:
         with tempfile.TemporaryDirectory() as name:
             reviews = read_corpus(["imdb/train.tsv.xz", "imdb/test.tsv.xz"], "line", errors="strict")

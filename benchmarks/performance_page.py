@@ -53,19 +53,30 @@ def training(result: dict[str, Any]) -> Iterator[str]:
 
 def generation(result: dict[str, Any]) -> Iterator[str]:
     """Tokens a second of generation."""
+    cpu = "core" in result["device"]
     yield f"## Generation: {result['device']}, {result['dtype']}, {result['parameters']} parameters\n"
     yield "`benchmarks/generation.py`: 200 tokens after prompts of 64, prefill included, greedy; the peer is"
-    yield "transformers' `generate`, as it is and with its static cache, which it compiles. The floor is reading the"
-    yield "weights once a step.\n"
-    yield "| batch | seqwright, tokens/s | sampled | transformers | ratio | static cache | ratio | floor, tokens/s |"
+    if cpu:
+        yield "transformers' `generate`. CPU seconds, in turns. The floor is reading weights and KV cache once a"
+        yield f"step at {result['bandwidth'] / 1e9:.0f} GB/s, or the arithmetic where that takes longer, and prompts.\n"
+        columns = ["int8 weights", "transformers", "ratio", "ratio of int8"]
+    else:
+        yield "transformers' `generate`, as it is and with its static cache, which it compiles. The floor is reading"
+        yield "the weights once a step.\n"
+        columns = ["transformers", "ratio", "static cache", "ratio"]
+    yield f"| batch | seqwright, tokens/s | sampled | {' | '.join(columns)} | floor, tokens/s |"
     yield "|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in result["generation"]:
+        ours = f"| {row['batch']} | {row['seqwright']:,.0f} | {row['seqwright sampled']:,.0f} |"
+        peer = f" {row['transformers']:,.0f} | {row['ratio to transformers']:.1f} |"
+        if cpu:
+            int8 = row["seqwright int8"]
+            more = f" {row['ratio of seqwright int8']:.1f} | {row['floor']:,.0f} |"
+            yield f"{ours} {int8:,.0f} |{peer}{more}"
+            continue
         static = row.get("transformers static")
         compiled = f"{static:,.0f} | {row['ratio to transformers static']:.1f}" if static else "– | –"
-        yield (
-            f"| {row['batch']} | {row['seqwright']:,.0f} | {row['seqwright sampled']:,.0f} |"
-            f" {row['transformers']:,.0f} | {row['ratio to transformers']:.1f} | {compiled} | {row['floor']:,.0f} |"
-        )
+        yield f"{ours}{peer} {compiled} | {row['floor']:,.0f} |"
     if beam := result.get("beam"):
         yield (
             f"\nBeam {beam['beam']}, batch {beam['batch']}, {beam['tokens']} tokens: {beam['seqwright']:,.0f} tokens/s,"
@@ -79,6 +90,31 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
         )
     if note := result.get("note"):
         yield note
+
+
+def ngram(result: dict[str, Any]) -> Iterator[str]:
+    """Tokens a second of n-gram queries."""
+    yield f"## n-gram queries: {result['machine']}, order {result['order']}\n"
+    yield "`benchmarks/ngram.py`: from text to log-probabilities, tokens a CPU second, in turns with KenLM's module"
+    yield "(`score`, and `full_scores` for lines), on the test texts.\n"
+    yield "| corpus | query | seqwright, M tokens/s | KenLM | ratio |"
+    yield "|---|---|---:|---:|---:|"
+    for corpus, facts in result["corpora"].items():
+        for query, rates in facts["queries"].items():
+            if isinstance(rates, dict) and "ratio" in rates:
+                ours, peer = rates["ours"] / 1e6, rates["kenlm"] / 1e6
+                yield f"| {corpus} | {query} | {ours:.2f} | {peer:.2f} | {rates['ratio']:.2f} |"
+
+
+def startup(result: dict[str, Any]) -> Iterator[str]:
+    """CPU seconds of fresh processes."""
+    seconds = result["seconds"]
+    yield f"## Startup: {result['machine']}\n"
+    yield "`benchmarks/startup.py`: CPU seconds of a fresh process, beside one that imports PyTorch.\n"
+    yield "| what | seconds | times the import of torch |"
+    yield "|---|---:|---:|"
+    for name, value in seconds.items():
+        yield f"| {name} | {value:.2f} | {value / seconds['import torch']:.2f} |"
 
 
 def growth(result: dict[str, Any]) -> Iterator[str]:
@@ -134,6 +170,8 @@ def growth_plot(result: dict[str, Any]) -> str:
 KINDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "training": training,
     "generation": generation,
+    "ngram": ngram,
+    "startup": startup,
     "growth": growth,
 }
 """How results are shown, by the beginning of their file's name."""

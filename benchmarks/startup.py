@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from peers.peak import cpu_name
 from seqwright.pipeline import recipe, training
 
 OPEN = "import seqwright; run = seqwright.open('{run}')"
@@ -64,7 +65,9 @@ def main() -> None:
     for name, median in medians.items():
         print(f"{name:24} {median:6.2f} s, {median / medians['import torch']:5.2f} times the import of torch")
     if given.json:
-        given.json.write_text(json.dumps(medians, indent=1) + "\n", encoding="utf-8")
+        given.json.write_text(
+            json.dumps({"machine": cpu_name(), "seconds": medians}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
+from seqwright.layers import native_linear
 from seqwright.layers import packed_linear as prepacking
 from seqwright.layers.inference import optimize_for_inference
 from seqwright.layers.packed_linear import PackedLinear
@@ -21,6 +22,7 @@ JOINT = Vocabularies(source=SIZES, target=SIZES, joint=True)
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> torch.nn.Module:
+    monkeypatch.setattr(native_linear, "kernels", lambda: None)  # as without a compiler
     monkeypatch.setattr(prepacking, "MIN_WEIGHTS", 1)
     torch.manual_seed(0)
     table = {"kind": "transformer", "layers": 2, "width": 16, "heads": 2}

@@ -16,8 +16,9 @@ from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.core.storage import load_tensors, save_tensors
+from seqwright.models.ngram import native_queries, text_scoring
 from seqwright.models.ngram.model import NGram, NGramConfig
-from seqwright.models.ngram.text_scoring import text_log_probs
+from seqwright.models.ngram.text_scoring import sorted_log_probs, text_log_probs
 from seqwright.models.ngram.trace import continuations, total, trace
 
 COWS = (
@@ -144,10 +145,16 @@ def test_score_with_padding_and_targets_other_than_the_next_input() -> None:
     assert_close(scores, torch.where(target == IGNORE, 0, expected))
 
 
-@pytest.mark.parametrize("sorted_ids", [1, 2, 3])
+@pytest.mark.parametrize("way", ["sorted by 1", "sorted by 2", "sorted by 3", "compiled", "compiled, indexed"])
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_running_text_is_scored_as_position_by_position(monkeypatch, order: int, sorted_ids: int) -> None:
-    monkeypatch.setattr("seqwright.models.ngram.text_scoring.SORTED_IDS", sorted_ids)
+def test_running_text_is_scored_as_position_by_position(monkeypatch, order: int, way: str) -> None:
+    """Law: bit for bit, by numpy and by compiled C, with and without an index of prefixes."""
+    if way.startswith("sorted"):
+        monkeypatch.setattr(text_scoring, "functions", lambda: None)
+        monkeypatch.setattr(text_scoring, "SORTED_IDS", int(way[-1]))
+    elif native_queries.functions() is None:
+        pytest.skip("this machine has no C compiler")
+    monkeypatch.setattr(native_queries, "QUERIES_PER_NGRAM", 0 if way.endswith("indexed") else math.inf)
     cows = Cows(order=order)
     generator = np.random.default_rng(0)
     rows = np.stack([np.roll(cows.ids, shift)[:20] for shift in (0, 7, 30)])
@@ -176,7 +183,8 @@ def test_the_end_of_a_row_is_no_id_of_another(order: int) -> None:
         expected = model.tables.log_prob(
             model.tables.advance(text, model.tables.empty_contexts(3))[:, :, :-1], text[:, 1:]
         )
-        np.testing.assert_allclose(text_log_probs(model.tables, text), expected, atol=1e-6)
+        for log_probs in (text_log_probs(model.tables, text), sorted_log_probs(model.tables, text)):
+            np.testing.assert_allclose(log_probs, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "mle", "witten-bell", "absolute", "stupid-backoff"])

@@ -14,7 +14,8 @@ from tokenizers import Tokenizer as Library
 
 from seqwright.core.config import UserError
 from seqwright.data.files import read_text
-from seqwright.text.tokenizer import StreamingDecoder, Tokenizer, text_chunks
+from seqwright.text.chunks import text_chunks
+from seqwright.text.tokenizer import StreamingDecoder, Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
 PROVERBS = ["Ăn quả nhớ kẻ trồng cây", "Có chí thì nên"]

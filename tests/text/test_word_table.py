@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqwright.text import word_table
 from seqwright.text.word_table import SPACES, WordTable, count_words
 
 VOCABULARY = ["a", "ab", "eightbyt", "ninebytes", "fifteen bytes ok".replace(" ", "-")[:15], "x" * 16, "ế", "😀", "a\0"]
@@ -21,9 +22,15 @@ texts = st.lists(st.lists(words | st.sampled_from(SPACES), max_size=8).map("".jo
 
 @given(texts)
 def test_word_table_equals_split_and_dictionary(texts: list[str]) -> None:
-    ids, counts = TABLE.encode(texts)
-    assert counts == [len(text.split()) for text in texts]
-    assert ids.tolist() == [IDS.get(word, 0) for text in texts for word in text.split()]
+    """Law: by compiled C, where there is a compiler, and by numpy."""
+    expected = [IDS.get(word, 0) for text in texts for word in text.split()]
+    for without_compiler in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if without_compiler:
+                patch.setattr(word_table, "functions", lambda: None)
+            ids, counts = TABLE.encode(texts)
+        assert counts == [len(text.split()) for text in texts]
+        assert ids.tolist() == expected
 
 
 @pytest.mark.parametrize("group", [1, 7, 1000])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import resource
 from functools import partial
 
 import pytest
@@ -85,3 +87,20 @@ def test_activation_checkpointing_saves_memory_and_changes_nothing() -> None:
     for recomputed, plain in zip(models[1].parameters(), models[0].parameters(), strict=True):
         assert_close(recomputed, plain, rtol=0, atol=1e-12)
     assert kept[1] < kept[0] / 2
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc is not glibc's")
+def test_training_keeps_freed_memory() -> None:
+    """A buffer of 16 MB that was freed costs no page faults again."""
+    assert machine.keep_freed_memory()
+    faults = []
+    for _ in range(8):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(1 << 22)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert min(faults) < 100  # of 4,096 pages
+
+
+def test_other_allocators_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("musl", "1.2"))
+    assert not machine.keep_freed_memory()

@@ -115,6 +115,7 @@ def prepare(
     seqwright data prepare hf://datasets/USER/NAME/data/train.parquet --columns text=text --out prepared
     """
     from seqwright.core.config import UserError
+    from seqwright.core.native import cache_folder
     from seqwright.data.column_roles import TEXT_ROLES, parse_columns
     from seqwright.data.columnar import MissingExtraError
     from seqwright.data.files import COLUMNAR, COMPRESSED, TEXTS, expand, is_remote, resolve
@@ -124,7 +125,6 @@ def prepare(
     from seqwright.reporting.progress import StreamProgress
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.trainers import TokenizerConfig
-    from seqwright.training.machine import cache_folder
 
     folder, text_columns = Path(out), list(parse_columns(columns, TEXT_ROLES).values())
     saved = folder / "tokenizer.json"

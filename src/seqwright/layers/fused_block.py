@@ -9,7 +9,7 @@ from seqwright.layers import decoding_kernels as kernels
 from seqwright.layers.cross_attention import CrossKV
 from seqwright.layers.decoding_attention import attention
 from seqwright.layers.kv_cache import KVCache
-from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward, SquaredReLU
+from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward, activation_name
 from seqwright.layers.tree_cache import TreeCache
 
 
@@ -76,19 +76,10 @@ class FusedBlock(Block):
             inner = kernels.linear(x, part.up, norm=norm, activation="swiglu", gate=part.gate)
         else:
             assert isinstance(part, FeedForward)
-            inner = kernels.linear(x, part.up, norm=norm, activation=_name(part.activation))
+            activation = activation_name(part.activation)
+            assert activation is not None
+            inner = kernels.linear(x, part.up, norm=norm, activation=activation)
         return self._normalized(kernels.linear(inner, part.down, residual=x), self.feed_forward_norm)
 
     def _normalized(self, x: Tensor, norm: nn.Module) -> Tensor:
         return x if self.pre else norm(x)
-
-
-def _name(activation: nn.Module) -> str:
-    match activation:
-        case nn.ReLU():
-            return "relu"
-        case SquaredReLU():
-            return "relu2"
-        case nn.GELU():
-            return "gelu" if activation.approximate == "none" else "gelu-tanh"
-    raise TypeError(f"no kernel fuses {type(activation).__name__}")

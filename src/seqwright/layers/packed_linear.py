@@ -13,40 +13,27 @@ MIN_WEIGHTS = 1 << 17
 """Elements of a weight below which the overhead of the call exceeds what packing saves."""
 
 
+ACTIVATIONS = {"none": ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh")}
+"""oneDNN's name and approximation of the activations that it fuses."""
+
+
 class PackedLinear(nn.Linear):
     """Inference-only linear layer with prepacked weights; shares the original's parameters, but not later updates.
 
     An activation that follows can be fused into the product.
     """
 
-    def __init__(self, plain: nn.Linear, activation: tuple[str, str] = ("none", "")):
+    def __init__(self, plain: nn.Linear, activation: str = "none"):
         nn.Module.__init__(self)
         self.in_features, self.out_features = plain.in_features, plain.out_features
         self.weight, self.bias = plain.weight, plain.bias
-        self.activation, self.approximation = activation
+        self.activation, self.approximation = ACTIVATIONS[activation]
         self.packed = torch.ops.mkldnn._reorder_linear_weight(plain.weight.detach())
 
     def forward(self, input: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(
             input, self.packed, self.bias, self.activation, [], self.approximation
         )
-
-
-def fuse_activation(parent: nn.Module, name: str) -> tuple[str, str]:
-    """oneDNN's name and approximation of the activation after a layer of an nn.Sequential, from which it is removed."""
-    names = [*parent._modules]
-    following = names.index(name) + 1
-    if not isinstance(parent, nn.Sequential) or following == len(names):
-        return "none", ""
-    match module := parent._modules[names[following]]:
-        case nn.ReLU():
-            activation = "relu", ""
-        case nn.GELU():
-            activation = "gelu", module.approximate
-        case _:
-            return "none", ""
-    parent._modules[names[following]] = nn.Identity()
-    return activation
 
 
 def available() -> bool:

@@ -34,6 +34,18 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+def activation_name(module: nn.Module) -> str | None:
+    """The name in ACTIVATIONS of what a module computes; None for other modules."""
+    match module:
+        case nn.ReLU():
+            return "relu"
+        case SquaredReLU():
+            return "relu2"
+        case nn.GELU():
+            return "gelu" if module.approximate == "none" else "gelu-tanh"
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class BlockConfig(EncoderConfig):
     """Options of the blocks of every Transformer."""

@@ -6,12 +6,12 @@ import codecs
 import functools
 import hashlib
 import json
-import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,11 +31,9 @@ from seqwright.text.backend import (
     parse,
     structural_steps,
 )
+from seqwright.text.chunks import CHUNK, chunk_batches
 from seqwright.text.token_bytes import BYTE, token_bytes
 from seqwright.text.word_table import Ids
-
-CHUNK = 1 << 16
-"""Characters normalized and encoded at once, so that long texts need bounded memory."""
 
 ROLES = {
     "unk": ("<unk>", "[UNK]"),
@@ -45,9 +43,6 @@ ROLES = {
     "mask": ("<mask>", "[MASK]"),
 }
 """Names of each special token, ours first, then those of SentencePiece, BERT and GPT-2."""
-
-# No kind merges a character with the white space after it, so chunks cut there have the ids of the whole text.
-_SAFE_CUT = re.compile(r"(?<=\S)(?=[ \n])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,10 +212,9 @@ class Tokenizer:
         lengths: list[int] = []
         unknown, exact = 0, self.kind not in SPLIT_AT_SPACE or self.imported
         chunk_size = sys.maxsize if self.imported else CHUNK  # an imported pre-tokenizer may cross any chunk border
-        for batch, text_indices in _batches(texts, chunk_size):
-            for chunk in batch:
-                if not chunk.isascii():
-                    _check_surrogates(chunk)
+        for batch, text_indices in chunk_batches(texts, chunk_size):
+            for chunk in filterfalse(str.isascii, batch):
+                _check_surrogates(chunk)
             normalized = [self.normalize(chunk) for chunk in batch] if self._normalizes else batch
             with damage_named():  # a library meets some damage of its file only now
                 ids, counts = self._encode(normalized)
@@ -243,7 +237,7 @@ class Tokenizer:
     def word_starts(self, texts: Iterable[str]) -> NDArray[np.bool_]:
         """Mask of the ids of `encode_batch` that begin a word (a pre-token: no token crosses into the next)."""
         starts = [np.zeros(0, np.bool_)]
-        for batch, _ in _batches(texts, sys.maxsize if self.imported else CHUNK):
+        for batch, _ in chunk_batches(texts, sys.maxsize if self.imported else CHUNK):
             starts.append(self._word_starts([self.normalize(chunk) for chunk in batch]))
         return np.concatenate(starts)
 
@@ -360,15 +354,6 @@ class StreamingDecoder:
         return text
 
 
-def text_chunks(text: str, size: int = CHUNK) -> Iterator[str]:
-    """Chunks of about `size` characters whose ids, concatenated, are those of the whole text."""
-    start = 0
-    while len(text) - start > size and (cut := _SAFE_CUT.search(text, start + size)):
-        yield text[start : cut.start()]
-        start = cut.start()
-    yield text[start:]
-
-
 def _check_surrogates(text: str) -> None:
     """Raises on lone surrogates, which Python strings may hold but UTF-8 cannot."""
     try:
@@ -377,20 +362,3 @@ def _check_surrogates(text: str) -> None:
         raise UserError(
             f"the text contains {text[error.start]!r}, half of a surrogate pair; give valid Unicode."
         ) from None
-
-
-def _batches(texts: Iterable[str], chunk_size: int, size: int = 64 * CHUNK) -> Iterator[tuple[list[str], list[int]]]:
-    """Batches of chunks with the index of each chunk's text, at most about `size` characters a batch."""
-    batch: list[str] = []
-    text_indices: list[int] = []
-    room = size
-    for index, text in enumerate(texts):
-        for chunk in text_chunks(text, chunk_size) if len(text) > chunk_size else (text,):
-            batch.append(chunk)
-            text_indices.append(index)
-            room -= len(chunk)
-            if room <= 0:
-                yield batch, text_indices
-                batch, text_indices, room = [], [], size
-    if batch:
-        yield batch, text_indices

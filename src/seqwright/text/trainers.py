@@ -28,8 +28,9 @@ from seqwright.text.backend import (
     build_backend,
     bytes_to_unicode,
 )
+from seqwright.text.chunks import text_chunks
 from seqwright.text.importing import import_tokenizer
-from seqwright.text.tokenizer import Tokenizer, text_chunks
+from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.word_table import count_words
 
 SUBWORDS = ("bpe", "byte-bpe", "unigram", "wordpiece")

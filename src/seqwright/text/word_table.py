@@ -6,13 +6,19 @@ that a lookup is a hash of both, a probe, and a comparison; longer words, which 
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from seqwright.core import native
 
 Ids = NDArray[np.unsignedinteger[Any]]
 Ints = NDArray[np.int64]
@@ -36,6 +42,26 @@ FIRST, BATCH = 1 << 20, 1 << 23
 """Characters counted by a dictionary, before there is a table, and by each table after that."""
 SPARSITY = 4
 """Slots for each word, at least: few probes meet another word."""
+
+
+class TableFields(ctypes.Structure):
+    """`Table` of words.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("low", "high", "slots", "id", "is_space")),
+        *((name, ctypes.c_int64) for name in ("bits", "none", "id_size")),
+        ("multipliers", ctypes.c_uint64 * 2),
+    )
+
+
+@functools.cache
+def functions() -> Any:
+    """The functions of words.c; None where this machine cannot compile them."""
+    library = native.library(Path(__file__).with_name("words.c")) if sys.byteorder == "little" else None
+    if library is not None:
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        library.encode_words.argtypes = [pointer, ctypes.c_char_p, pointer, integer, *[pointer] * 4]
+    return library
 
 
 class WordTable:
@@ -62,7 +88,8 @@ class WordTable:
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, list[int]]:
         """The ids of all words, and the number of words in each text."""
-        parts = [self._encode(split_words(group)) for group in _groups(texts)]
+        compiled = functions() is not None
+        parts = [self._compiled(group) if compiled else self._encode(split_words(group)) for group in _groups(texts)]
         return np.concatenate([ids for ids, _ in parts]), list(chain.from_iterable(counts for _, counts in parts))
 
     def count(self, texts: Sequence[str], size: int, unknown: Counter[str]) -> Ints:
@@ -93,6 +120,24 @@ class WordTable:
         for word in np.flatnonzero(ends - starts > MAX_BYTES).tolist():
             ids[word] = self._ids.get(data[starts[word] : ends[word]].decode(), self._unknown)
         return ids, counts
+
+    def _compiled(self, texts: Sequence[str]) -> tuple[Ids, list[int]]:
+        """As `encode`, by compiled C."""
+        data, text_ends = _utf8(texts)
+        ids = np.empty_like(self._id, shape=len(data) // 2)  # at most: words of one byte
+        counts, totals = np.empty(len(texts), np.int64), np.empty(2, np.int64)
+        longs = np.empty((len(data) // WORD, 3), np.int64)
+        ends_at, *outputs = (array.ctypes.data for array in (text_ends, ids, counts, longs, totals))
+        functions().encode_words(ctypes.addressof(self._fields), data, ends_at, len(texts), *outputs)
+        for word, start, end in longs[: totals[1]].tolist():
+            ids[word] = self._ids.get(data[start:end].decode(), self._unknown)
+        return ids[: totals[0]], counts.tolist()
+
+    @functools.cached_property
+    def _fields(self) -> TableFields:
+        addresses = (array.ctypes.data for array in (self._low, self._high, self._slots, self._id))
+        spaces = ctypes.cast(ctypes.c_char_p(IS_SPACE), ctypes.c_void_p)
+        return TableFields(*addresses, spaces, self._bits, self._none, self._id.itemsize, tuple(MULTIPLIERS.tolist()))
 
     def _hash(self, low: Words, high: Words) -> Ints:
         """The first slot of each word: the top bits of a product, which depend on all others."""
@@ -138,17 +183,25 @@ def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def split_words(texts: Sequence[str]) -> tuple[bytes, Ints, Ints, list[int]]:
     """UTF-8 of all texts, the range of each word in it, and the number of words of each text."""
-    joined = "\n".join(texts)
-    if not joined.isascii() and any(space in joined for space in WIDE_SPACES):
-        texts = [" ".join(text.split()) for text in texts]
-    encoded = [text.encode() for text in texts]
-    data = b"\n".join([b"", *encoded, bytes(2 * WORD)])  # an integer may be read at any byte of a word
+    data, text_ends = _utf8(texts)
     is_space = np.frombuffer(data.translate(IS_SPACE), np.bool_)[: -2 * WORD]
     borders = np.flatnonzero(np.append(False, is_space[1:] != is_space[:-1]))
     starts, ends = borders[0::2], borders[1::2]
-    text_ends = 1 + np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)) + 1)
     counts: list[int] = np.diff(np.searchsorted(starts, text_ends), prepend=0).tolist()
     return data, starts, ends, counts
+
+
+def _utf8(texts: Sequence[str]) -> tuple[bytes, Ints]:
+    """UTF-8 of all texts, each after a line break, with ASCII spaces only, and where each text ends."""
+    joined = "\n".join(["", *texts, ""])
+    if not joined.isascii() and any(space in joined for space in WIDE_SPACES):
+        texts = [" ".join(text.split()) for text in texts]
+        joined = "\n".join(["", *texts, ""])
+    data = joined.encode()
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
+    if len(data) > len(joined):  # characters of several bytes, of which only the first is not 10......
+        ends = np.flatnonzero(np.frombuffer(data, np.int8) >= -0x40)[ends]
+    return data + bytes(2 * WORD), ends  # an integer may be read at any byte of a word
 
 
 def _integers(data: bytes, starts: Ints, ends: Ints) -> tuple[Words, Words]:

@@ -8,6 +8,7 @@ The arrays are used as they are in the file, so that loading is memory-mapping a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,8 @@ class Tables:
     def __init__(self, levels: list[Level], vocabulary: int):
         self.levels = levels
         self.vocabulary = vocabulary
+        self.queries: Any = None
+        """Compiled queries of these tables, once text was scored where they can be compiled."""
 
     @property
     def order(self) -> int:

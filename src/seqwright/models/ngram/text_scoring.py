@@ -10,6 +10,7 @@ import numpy as np
 
 from seqwright.core.batch import IGNORE
 from seqwright.models.ngram.counting import Ints, Mask
+from seqwright.models.ngram.native_queries import NativeQueries, functions
 from seqwright.models.ngram.scratch import differs_from_previous, sort_with_index
 from seqwright.models.ngram.smoothing import LogProbs
 from seqwright.models.ngram.tables import ABSENT, Tables, sorted_search
@@ -43,7 +44,20 @@ def score(tables: Tables, input: Ints, target: Ints, before: Ints | None) -> Log
 
 
 def text_log_probs(tables: Tables, ids: Ints) -> LogProbs:
-    """log p of every id but the first of each row after those before it in the row: (B, T) -> (B, T - 1)."""
+    """log p of every id but the first of each row after those before it in the row: (B, T) -> (B, T - 1).
+
+    In compiled C where this machine has a compiler, else by sorted n-grams: equal bit for bit.
+    """
+    if functions() is None:
+        return sorted_log_probs(tables, ids)
+    if tables.queries is None:
+        tables.queries = NativeQueries(tables)
+    log_probs: LogProbs = tables.queries.text_log_probs(ids)
+    return log_probs
+
+
+def sorted_log_probs(tables: Tables, ids: Ints) -> LogProbs:
+    """As `text_log_probs`, by numpy: n-grams are sorted once, and each distinct one is looked up once."""
     no_id = tables.vocabulary  # ends each row, and is in no n-gram
     text = np.full(ids.size + len(ids) + tables.order, no_id)
     rows = text[: ids.size + len(ids)].reshape(len(ids), -1)  # (B, T + 1), a view
