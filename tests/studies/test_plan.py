@@ -64,6 +64,10 @@ def test_plan_of_recipes_without_data(recipe: str, parameters: int, tokens: floa
         assert plan.training_flops == 6 * parameters * plan.tokens
 
 
+def test_plan_of_a_tagger_whose_shapes_depend_on_words() -> None:
+    assert plan("pronouns", vocabulary=100).step_seconds > 0  # its step cannot be traced on the meta device
+
+
 def test_training_cost_of_gpt_3_in_petaflop_days() -> None:
     flops = training_flops(175_000_000_000, 300_000_000_000)
     assert flops == pytest.approx(3.15e23)

@@ -54,10 +54,10 @@ class Ranks:
         return range(count * self.share // self.shares, count * (self.share + 1) // self.shares)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over shares, in place."""
+        """The sum over ranks, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
-        return tensor if self.tensor == 1 else tensor.div_(self.tensor)  # every rank of a share has the same
+        return tensor
 
     def max(self, number: int) -> int:
         """The greatest number of any rank."""

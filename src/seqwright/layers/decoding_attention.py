@@ -22,6 +22,11 @@ KEYS = 64
 """Keys that a program of attention reads at a time; twice as many where programs are few."""
 PROGRAMS = 132
 """Programs that keep a GPU busy: with fewer key-value heads of all sources together, several share the slots of one."""
+MAX_TILE = 16384
+"""Bytes of keys that a program reads at a time at most: with values, twice each, they fit into the shared memory of any
+GPU since Ampere."""
+MAX_QUERIES = 64
+"""Queries of a program at most, beams of a source times query heads of a key-value head; PyTorch computes more."""
 MAX_PARTS = 16
 """Programs that share the slots of a head at most."""
 
@@ -177,6 +182,7 @@ def attention(
     width = max(16, triton.next_power_of_2(size))
     programs = rows // branches * kv_heads
     block = KEYS if programs > 2 * PROGRAMS else 2 * KEYS
+    block = max(16, min(block, MAX_TILE // (width * key.element_size())))
     parts = triton.next_power_of_2(min(triton.cdiv(PROGRAMS, programs), triton.cdiv(cache.stop, block), MAX_PARTS))
     means = weights = arrived = None
     if parts > 1:

@@ -245,8 +245,8 @@ def linear(
 
 
 def _tiles(rows: int, inputs: int, outputs: int, *, gated: bool, wide: bool) -> dict[str, int]:
-    """How a product of many rows is split among programs: one for each multiprocessor at most, and nearly as many, but
-    more of an output layer, which reads most (measured on an H200, docs/experiments.md)."""
+    """How a product of many rows is split among programs: where it can be, nearly one for each multiprocessor; more of
+    an output layer, which reads most (measured on an H200, docs/experiments.md)."""
     fitting = max(16, triton.next_power_of_2(rows))
     if outputs >= 8192:  # all rows together where they fit: weights are read once
         tall = rows > 64 and not wide

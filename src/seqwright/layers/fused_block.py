@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from seqwright.layers import decoding_kernels as kernels
 from seqwright.layers.cross_attention import CrossKV
-from seqwright.layers.decoding_attention import attention
+from seqwright.layers.decoding_attention import MAX_QUERIES, attention
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward, activation_name
 from seqwright.layers.tree_cache import TreeCache
@@ -28,7 +28,9 @@ class FusedBlock(Block):
     def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
         windowed_beams = self.attention.window is not None and isinstance(kv_cache, TreeCache)
         few = steps == 1 and len(kv_cache.length) <= kernels.MAX_ROWS
-        plain = windowed_beams or torch.is_autocast_enabled("cuda")
+        branches = kv_cache.branches if isinstance(kv_cache, TreeCache) else 1
+        crowded = branches * self.attention.heads // self.attention.kv_heads > MAX_QUERIES
+        plain = windowed_beams or crowded or torch.is_autocast_enabled("cuda")
         return few and kv_cache.has_static_shapes and not plain
 
     def forward(

@@ -168,6 +168,7 @@ class SlotCache(KVCache):
 def _copy(target: Tensor, values: Tensor) -> None:
     """Copies values (R, T, G, E) to a buffer; on a GPU 16 bytes at a time, since neither is contiguous, and PyTorch
     copies such tensors one element at a time."""
-    if target.is_cuda and target.dtype == values.dtype and target.size(-1) * target.element_size() % 16 == 0:
-        target, values = target.view(torch.complex128), values.detach().view(torch.complex128)
+    aligned = target.dtype == values.dtype and target.size(-1) * target.element_size() % 16 == 0
+    if target.is_cuda and aligned and not values.requires_grad:
+        target, values = target.view(torch.complex128), values.view(torch.complex128)
     target.copy_(values)

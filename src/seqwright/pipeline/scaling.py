@@ -17,6 +17,8 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.training import machine
 from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
+from seqwright.training.parallel import reduces_unused
+from seqwright.training.tensor_parallel import refuse_unsplit
 
 SPLIT_OPTIMIZERS = ("adamw", "adam", "sgd")
 """Optimizers that take tensors of several device meshes, in a group of parameters each."""
@@ -50,7 +52,9 @@ def refuse_ranks(wanted: Recipe, size: int) -> None:
 
 
 def refuse_without_blocks(model: nn.Module, config: TrainingConfig, ranks: Ranks) -> None:
-    """Raises where a model has no Transformer blocks, and an option works on them."""
+    """Raises where a model has no Transformer blocks, or none that can be split, and an option works on them."""
+    if ranks.size > 1 and config.tensor_parallel > 1:
+        refuse_unsplit(model, config.tensor_parallel)
     if machine.transformer_blocks(model):
         return
     if config.activation_checkpointing:
@@ -101,6 +105,10 @@ def _refuse_split_options(wanted: Recipe, size: int) -> None:
 
 
 def _refuse_sharded_options(config: TrainingConfig) -> None:
+    if not reduces_unused():
+        raise UserError(
+            f'training.parallel = "fsdp" needs PyTorch 2.12 or newer, not {torch.__version__}; use parallel = "ddp".'
+        )
     if config.optimizer == "adafactor":
         raise UserError(
             'training.optimizer = "adafactor" factors whole matrices, which training.parallel = "fsdp" shards; use'

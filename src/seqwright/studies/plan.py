@@ -82,7 +82,7 @@ class Plan:
     """At most: weights, optimizer state, and activations, which are freed while gradients are made."""
     device: str
     flops_per_second: float
-    """Speed of matrix products of the model's width on this machine, measured."""
+    """Speed of matrix products of the model's width on this machine: measured, or of a known GPU by its data sheet."""
     step_seconds: float
     """Forecast by the speed of matrix products and of memory (`step_cost`)."""
     measured: Measured | None = None
@@ -227,6 +227,8 @@ def _plan(
     )
     if gpus is None:
         return made
+    if gpus > 1 and training.tensor_parallel > 1:
+        raise UserError("--gpus does not forecast training.tensor_parallel; plan without it, for ddp and fsdp.")
     rank = RankSizes.of(training, rows=rows, gpus=gpus)
     shared = step_cost(make, layers, row, rank.micro, training, "cuda")
     forecast = strategies(layers, parameters, training, rank, shared, optimizer_bytes=optimizer, gpus=gpus, gpu=gpu)

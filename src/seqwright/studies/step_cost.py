@@ -60,7 +60,10 @@ def step_cost(
     loss = _loss(model, batch.target.numel(), half=half, on=on)
     if is_recurrent(model):
         return _by_outputs(model, layers, rows, loss, half=half)
-    trace = trace_step(model, batch, half=half, checkpointed=config.activation_checkpointing)
+    try:
+        trace = trace_step(model, batch, half=half, checkpointed=config.activation_checkpointing)
+    except (NotImplementedError, RuntimeError):  # shapes that depend on values, such as the words of a text
+        return _by_outputs(model, layers, rows, loss, half=half)
     kept = trace.kept + trace.weight_copies
     return StepCost(
         operations=(*trace.operations, *loss.operations),

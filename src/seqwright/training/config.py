@@ -120,7 +120,7 @@ class TrainingConfig:
     tensor_parallel: int = 1
     """Tensor parallelism, with parallel = "fsdp": ranks that share the heads and inner width of every Transformer block
     (Shoeybi et al. 2019; PyTorch's parallelize_module). Such groups of ranks, which should be on one machine, share
-    batches and shards as single ranks do otherwise. For GPTs whose width fills a GPU; without effect on one process."""
+    batches and shards as single ranks do otherwise. For wide GPTs; without effect on one process."""
     cpu_offload: bool = False
     """With parallel = "fsdp" on GPUs: keep sharded parameters, gradients and optimizer state in host memory (FSDP2's
     CPUOffloadPolicy). The optimizer then steps on the CPU, and every block waits for its weights: for models that do

@@ -101,6 +101,14 @@ class DataParallel(SingleProcess):
         return self.ddp
 
 
+def reduces_unused() -> bool:
+    """Whether FSDP2 reduces gradients of parameters that the rows of some ranks leave out, as PyTorch does from 2.12
+    on; before, the collectives of ranks would not match."""
+    from torch.distributed.fsdp import FSDPModule
+
+    return hasattr(FSDPModule, "set_reduce_scatter_unused_params")
+
+
 class FullySharded(SingleProcess):
     """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
 
@@ -121,10 +129,13 @@ class FullySharded(SingleProcess):
         self.model = cast(nn.Module, objective.model)
         if ranks.first:  # decoding copies models, which FSDP refuses, and one rank alone cannot gather weights
             self.unsharded = copy.deepcopy(self.model).cpu()
-        mesh = init_device_mesh(
-            on.type, (ranks.size // tensor_parallel, tensor_parallel), mesh_dim_names=("data", "tensor")
-        )
-        self.split = TensorParallel(self.model, blocks, mesh["tensor"]) if tensor_parallel > 1 else None
+        if tensor_parallel > 1:
+            sizes = (ranks.size // tensor_parallel, tensor_parallel)
+            mesh = init_device_mesh(on.type, sizes, mesh_dim_names=("data", "tensor"))
+            self.split: TensorParallel | None = TensorParallel(self.model, blocks, mesh["tensor"])
+            mesh = mesh["data"]
+        else:
+            self.split, mesh = None, init_device_mesh(on.type, (ranks.size,))
         # Weights are gathered in half precision, gradients reduced in float32. Autocast decides about the rest, as on
         # one process: inputs are not cast.
         policy = MixedPrecisionPolicy(
@@ -135,11 +146,10 @@ class FullySharded(SingleProcess):
         # Pinned memory, from which copies are asynchronous, needs a GPU.
         offload = CPUOffloadPolicy(pin_memory=on.type == "cuda") if cpu_offload else OffloadPolicy()
         for block in blocks:
-            fully_shard(block, mesh=mesh["data"], mp_policy=policy, offload_policy=offload)
-        self.root: Any = fully_shard(objective, mesh=mesh["data"], mp_policy=policy, offload_policy=offload)
-        # Ranks whose rows leave out a parameter (PyTorch 2.12 and newer; before, its gradient is not reduced).
-        if reduce_unused := getattr(self.root, "set_reduce_scatter_unused_params", None):
-            reduce_unused(True)
+            fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
+        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy, offload_policy=offload)
+        if reduces_unused():
+            self.root.set_reduce_scatter_unused_params(True)
         self.ranks = ranks
         super().__init__(objective)
 

@@ -67,7 +67,7 @@ class Trainer:
         ranks: Ranks = SINGLE,
     ):
         config.check_feed(carried=feed.carried)
-        ranks = replace(ranks, tensor=config.tensor_parallel if ranks.size > 1 else 1)
+        ranks = replace(ranks, tensor=config.tensor_parallel if ranks.size > 1 and config.parallel == "fsdp" else 1)
         refuse_idle_ranks(feed, ranks)
         self.device = machine.device(config.device)
         self.model, self.ranks = model.to(self.device), ranks

@@ -108,7 +108,7 @@ class Update:
         with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return self.ranks.sum(loss), norm, after
+        return self.ranks.sum(loss) / self.ranks.tensor, norm, after  # every rank of a share has the same loss
 
     def _uncaptured(self, batch: Batch, state: State | None, step: int, micro_batch: int | None) -> Outcome:
         config, scale = self.config, self.scale_of(batch)
@@ -132,7 +132,7 @@ class Update:
 
     def scale_of(self, batch: Batch) -> Tensor:
         """One over the number of targets, filled in on the device: a copy from the host would wait for it. Times the
-        number of ranks, by which DDP and FSDP divide sums of gradients."""
+        number of shares, by which DDP and FSDP divide sums of gradients."""
         dtype = accumulator_dtype(self.device)
         return torch.full((), self.ranks.shares / max(1, batch.count), dtype=dtype, device=self.device)
 
