@@ -21,7 +21,7 @@ def comparison_page(comparison: Results) -> str:
         "header",
         element("p", comparison.sample, class_="kind"),
         element("h1", name),
-        element("p", comparison.verdict, class_="lead"),
+        element("p", f"{comparison.verdict} {comparison.scope}".strip(), class_="lead"),
         *(element("p", f"Warning: {note}", class_="lead") for note in comparison.notes),
     )
     parts = _scores(comparison), _tests(comparison), _examples(comparison), _keys(comparison)
@@ -55,7 +55,7 @@ def _scores(comparison: Results) -> Html:
             )
         columns = ("run", "seeds", title(metric), "", "95 % CI", "parameters", "training time", "against the best")
         scores_table = table(columns, rows, numeric=set(columns) - {"run", "", "against the best"})
-        parts.append(section(title(metric).capitalize(), scores_table))
+        parts.append(section(title(metric)[:1].upper() + title(metric)[1:], scores_table))
     return join(parts)
 
 
