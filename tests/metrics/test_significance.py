@@ -17,8 +17,8 @@ from seqwright.metrics.significance import (
     difference,
     holm,
     influences,
+    interval,
     mean_value,
-    percentiles,
     permutation_p,
     resampled,
 )
@@ -89,7 +89,7 @@ def test_seeds_are_averaged_and_widen_the_interval() -> None:
     seeds = [good, bad]
     assert mean_value(seeds) == 75
     drawn = resampled([seeds, [other]], trials=500)
-    assert percentiles(drawn[0])[1] == 100  # both draws were of the better seed
+    assert interval([seeds[:1]], drawn[1]) != interval([seeds], drawn[1])
     result = difference(seeds, [other], *drawn, trials=500, seed=1)
     assert result.value == 0
     assert result.p == 1
@@ -144,18 +144,34 @@ def test_interval_of_few_examples_is_that_of_all_resamples() -> None:
     # Of ten examples with two distinct rows, all resamples are binomial counts of the first.
     rows = [1] * 5 + [0] * 5
     ours = resampled([[accuracy_counts(*rows)]], trials=20_000)
-    assert percentiles(ours[0]) == (
+    assert interval([], ours[0]) == (
         10 * scipy.stats.binom.ppf(0.025, 10, 0.5),
         10 * scipy.stats.binom.ppf(0.975, 10, 0.5),
     )
 
 
-def test_interval_of_seeds_is_that_of_all_draws() -> None:
-    # Examples are equal, so that the only variance is that of two seeds drawn from two: 100, 75, 75 or 50 percent.
-    seeds = [accuracy_counts(*[1] * 10), replace(accuracy_counts(*[1] * 10), rows=np.tile([0.5, 1.0], (10, 1)))]
-    values, counts = np.unique(resampled([seeds], trials=8000)[0], return_counts=True)
-    assert values.tolist() == [50, 75, 100]
-    assert counts / 8000 == pytest.approx([0.25, 0.5, 0.25], abs=0.02)
+def seeds_with(*accuracies: float) -> list[Counts]:
+    """Counts of ten equal examples, so that the only variance is that of the seeds."""
+    return [replace(accuracy_counts(*[1] * 10), rows=np.tile([share, 1.0], (10, 1))) for share in accuracies]
+
+
+def test_interval_of_seeds_is_that_of_welch() -> None:
+    shares = (0.7, 0.72, 0.75, 0.71), (0.5, 0.6, 0.58)
+    one, other = (seeds_with(*values) for values in shares)
+    ours = difference(one, other, *resampled([one, other], trials=40_000), trials=40_000, seed=1)
+    theirs = scipy.stats.ttest_ind(*shares, equal_var=False).confidence_interval()
+    assert (ours.low, ours.high) == pytest.approx((100 * theirs.low, 100 * theirs.high), abs=0.5)
+    alone = scipy.stats.t.interval(0.95, 3, np.mean(shares[0]), scipy.stats.sem(shares[0]))
+    assert interval([one], resampled([one], trials=40_000)[0]) == pytest.approx(100 * np.array(alone), abs=0.2)
+
+
+def test_equal_recipes_whose_seeds_spread_are_seldom_told_apart() -> None:
+    generator = np.random.default_rng(0)
+    verdicts = []
+    for n in range(200):
+        one, other = (seeds_with(*generator.normal(0.7, 0.05, 3)) for _ in range(2))
+        verdicts.append(difference(one, other, *resampled([one, other], trials=200), trials=200, seed=n).verdict)
+    assert sum(verdict != "tie" for verdict in verdicts) <= 16
 
 
 def test_holm_by_hand() -> None:

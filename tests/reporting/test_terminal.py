@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seqwright.reporting.numbers import count, duration, figure, interval
-from seqwright.reporting.terminal import Column, scores_table, table
+from seqwright.reporting.terminal import Column, scatter, scores_table, table
 from tests.reporting.made_up_runs import trained_run
 
 
@@ -68,3 +68,18 @@ def test_scores_table_is_never_truncated() -> None:
     assert "…" not in text
     assert "4.711" in text
     assert "4.664 – 4.759" in text
+
+
+def test_scatter_places_points_by_log_x_and_keeps_every_name() -> None:
+    points = [("small", 1.0, 2.0), ("middle", 10.0, 1.5), ("other", 10.0, 1.5), ("large", 100.0, 1.0)]
+    lines = scatter(points, write_x="{:g} s".format, write_y="{:g}".format, width=20, height=5)
+    assert lines == [
+        "2 │● small",
+        "  │",
+        "  │          ● middle",
+        "  │          ● other",
+        "1 │                    ● large",
+        "  └────────────────────",
+        "   1 s            100 s",
+    ]
+    assert scatter(points[:1], write_x=str, write_y=str)  # of one point, no span

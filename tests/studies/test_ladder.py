@@ -9,7 +9,10 @@ import pytest
 
 import seqwright as sw
 from seqwright.core.config import UserError
-from seqwright.studies.ladder import RUNGS, Rung, ladder_recipes, sufficient
+from seqwright.reporting.run_facts import RunFacts
+from seqwright.studies.ladder import RUNGS, Rung, ladder_recipes, still_improving, sufficient
+
+LOGGED = ("train", "evaluation")
 
 
 def rung(name: str, seconds: float, value: float, spread: float = 0.1) -> Rung:
@@ -33,6 +36,16 @@ def test_the_cheapest_rung_whose_interval_reaches_the_best_score_is_enough() -> 
         apart[1],
         "no other reaches its bits per byte of 2 within its interval",
     )
+
+
+def test_a_network_whose_last_evaluation_is_its_best_is_still_improving() -> None:
+    def run(*values: float) -> RunFacts:
+        log = [{"kind": kind, "step": n, "nll": value} for n, value in enumerate(values) for kind in LOGGED]
+        return RunFacts(name="x", recipe={}, environment={}, log=log, summary={})
+
+    assert still_improving(run(3.0, 2.5, 2.0), "nll")
+    assert not still_improving(run(3.0, 2.0, 2.5), "nll")
+    assert not still_improving(run(), "nll")  # a counted model
 
 
 @pytest.mark.parametrize("data", ["text", "labeled", "tagged", "pairs"])
@@ -64,6 +77,8 @@ def test_a_ladder_of_two_rungs_is_trained_compared_and_reused(tmp_path: Path) ->
     assert found.enough in ("ngram", "neural-bigram")
     page = found.page.read_text(encoding="utf-8")
     assert "neural-bigram" in page
+    assert found.verdict in page
+    assert sw.compare([one.path for one in found.rungs]).metrics == ("bits_per_byte",)  # held out of all rungs
     again = sw.ladder(tmp_path / "rungs", **options)
     assert [one.summary for one in again.rungs] == [one.summary for one in found.rungs]
 

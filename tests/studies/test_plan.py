@@ -65,7 +65,7 @@ def test_plan_of_recipes_without_data(recipe: str, parameters: int, tokens: floa
 
 
 def test_plan_of_a_tagger_whose_shapes_depend_on_words() -> None:
-    assert plan("pronouns", vocabulary=100).step_seconds > 0  # its step cannot be traced on the meta device
+    assert sw.plan("pronouns", vocabulary=100).step_seconds > 0  # its step cannot be traced on the meta device
 
 
 def test_training_cost_of_gpt_3_in_petaflop_days() -> None:

@@ -25,6 +25,13 @@ def existing_run(context: click.Context, parameter: click.Parameter, value: Path
     return value
 
 
+def existing_runs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """click callback: folders of runs, without the files beside them that a pattern such as runs/sweep/* matches."""
+    beside = {Path(path).parent for path in value if not Path(path).is_file()}
+    runs = tuple(path for path in value if not (Path(path).is_file() and Path(path).parent in beside))
+    return existing_run(context, parameter, runs)
+
+
 def existing_files(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
     """click callback: data files, folders or patterns, relative to the working directory or the data root; "-" of --on
     is standard input."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import existing_run
+from seqwright.commands.checks import existing_runs
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
@@ -20,7 +20,7 @@ from seqwright.commands.common import (
 
 
 @click.command("compare", cls=MultiValueCommand)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(), callback=existing_run)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(), callback=existing_runs)
 @on_files("Test data: a text, or a source and its references. Default: the validation data, if all runs share it.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to test; may be repeated.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Also write a page.")
@@ -49,6 +49,7 @@ def command(
     seqwright compare runs/ngram runs/gpt --on test.txt
     seqwright compare runs/cnn-1 runs/cnn-2 runs/lstm-1 runs/lstm-2 --on test.tsv --html comparison.html
     seqwright compare runs/en-de runs/en-de-big --on test.en test.de --metric chrf
+    seqwright compare runs/ladder-notes/*          (all runs of a ladder or sweep)
     seqwright compare runs/cnn runs/lstm --on other.csv --columns text=review,label=stars
     """
     from seqwright.api import compare

@@ -102,22 +102,23 @@ def command(
         print_json(ladder_json(trained))
         return
     print_ladder(trained)
-    echo(f"{trained.enough} is enough: {trained.why}.")
+    echo(trained.verdict)
+    echo(f"Is a difference significant? `seqwright compare {trained.page.parent}/*`")
     echo(f"report: {trained.page}")
 
 
 def ladder_json(trained: Ladder) -> dict[str, Any]:
     """The ladder as JSON."""
     rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in trained.rungs]
-    verdict = {"score": trained.score, "enough": trained.enough, "why": trained.why}
+    verdict = {"score": trained.score, "enough": trained.enough, "why": trained.why, "verdict": trained.verdict}
     return {"runs": rows, "report": str(trained.page)} | verdict
 
 
 def print_ladder(trained: Ladder) -> None:
-    """Prints a table of the rungs and their samples."""
+    """Prints a table of the rungs, a chart of quality over time and their samples."""
     from seqwright.reporting.numbers import count, duration, figure, interval
-    from seqwright.reporting.run_facts import title, unit
-    from seqwright.reporting.terminal import Column, table
+    from seqwright.reporting.run_facts import HIGHER, title, unit
+    from seqwright.reporting.terminal import Column, scatter, table
 
     rows = []
     for rung in trained.rungs:
@@ -142,6 +143,12 @@ def print_ladder(trained: Ladder) -> None:
         Column("interval", "95 % interval"),
     ]
     print_table(table(rows, columns))
+    points = [(row["name"], row["seconds"], row["value"]) for row in rows if row["seconds"]]
+    better = "higher" if trained.score in HIGHER else "lower"
+    echo(f"{title(trained.score)}, {better} is better, over training time, log scale:")
+    for line in scatter(points, write_x=duration, write_y=figure):
+        echo(line)
+    echo()
     for rung in trained.rungs:
         if rung.sample:
             echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")

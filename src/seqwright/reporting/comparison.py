@@ -15,8 +15,8 @@ COLORS = 8
 """Number of line colors in the style sheet; further runs reuse them."""
 
 
-def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
-    """A self-contained HTML document that compares several runs, best first."""
+def comparison(runs: list[RunFacts], *, name: str = "Comparison", verdict: str = "") -> str:
+    """A self-contained HTML document that compares several runs, best first, under a verdict."""
     score = headline(runs)
     if score is None:
         raise UserError("these runs have no score in common; evaluate each of them on the same file first.")
@@ -25,7 +25,7 @@ def comparison(runs: list[RunFacts], *, name: str = "Comparison") -> str:
         "header",
         element("p", f"{len(runs)} runs", class_="kind"),
         element("h1", name),
-        element("p", _ranking(score), class_="lead"),
+        element("p", f"{verdict} {_ranking(score)}".strip(), class_="lead"),
     )
     scored = _leaderboard(ranked, score), _curves(ranked, score)
     return page(name, head, *scored, _samples(ranked), _differences(ranked), _shared_environment(ranked))

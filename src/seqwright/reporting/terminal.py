@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,31 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> Table
     for row in rows:
         rich_table.add_row(*(Text(_cell(row.get(column.key), column)) for column in columns))
     return rich_table
+
+
+def scatter(
+    points: Sequence[tuple[str, float, float]],
+    *,
+    write_x: Callable[[float], str],
+    write_y: Callable[[float], str],
+    width: int = 48,
+    height: int = 8,
+) -> list[str]:
+    """Lines of a chart of named points (name, x, y), x > 0 on a log scale; names that would overlap move down."""
+    xs, ys = [math.log(x) for _, x, _ in points], [y for _, _, y in points]
+    x_span, y_span = (max(values) - min(values) or 1.0 for values in (xs, ys))
+    rows = [""] * height
+    for (name, _, y), x in sorted(zip(points, xs, strict=True), key=lambda one: (-one[0][2], one[1])):
+        column, row = round((x - min(xs)) / x_span * width), round((max(ys) - y) / y_span * (height - 1))
+        while row < len(rows) and len(rows[row]) > column:  # taken
+            row += 1
+        rows += [""] * (row + 1 - len(rows))
+        rows[row] = rows[row].ljust(column) + f"● {name}  "
+    labels = {0: write_y(max(ys)), height - 1: write_y(min(ys))}
+    margin = max(map(len, labels.values()))
+    lines = [f"{labels.get(n, ''):>{margin}} │{row}".rstrip() for n, row in enumerate(rows)]
+    first, last = (write_x(bound(x for _, x, _ in points)) for bound in (min, max))
+    return [*lines, f"{'':{margin}} └{'─' * width}", f"{'':{margin}}  {first}{last:>{width - len(first)}}"]
 
 
 def as_text(parts: Iterable[str | Table]) -> str:

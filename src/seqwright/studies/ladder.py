@@ -18,7 +18,7 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.training import train
 from seqwright.reporting.comparison import comparison
 from seqwright.reporting.numbers import duration
-from seqwright.reporting.run_facts import HIGHER, headline
+from seqwright.reporting.run_facts import HIGHER, RunFacts, headline, title
 from seqwright.runs.directory import RunDirectory
 
 RUNGS: dict[str, tuple[str, ...]] = {
@@ -56,6 +56,16 @@ class Ladder:
     enough: str
     """The rung that suffices."""
     why: str
+    improving: tuple[str, ...]
+    """Networks whose best evaluation is their last, so that more time may change the verdict."""
+
+    @property
+    def verdict(self) -> str:
+        """Which rung is enough and why, and what is not yet known."""
+        verdict = f"{self.enough} is enough: {self.why}."
+        if not self.improving:
+            return verdict
+        return f"{verdict} Still improving when their time was over: {', '.join(self.improving)}; try more --minutes."
 
     def scores(self, rung: Rung) -> Mapping[str, Any]:
         """The score of a rung: value, low and high."""
@@ -86,6 +96,7 @@ def ladder_recipes(
     for kind in chosen:
         table = default_recipe(data, files, valid, kind=kind, minutes=share)
         table["data"] |= {key: reference["data"][key] for key in ("split", "valid") if key in reference["data"]}
+        table["data"].pop("refit", None)  # a rung that has seen the held-out text cannot be compared on it
         if data in ("text", "pairs"):
             table["tokenizer"] = reference["tokenizer"]
         recipes[kind] = _recipe(table, kind, share, overrides, data)
@@ -122,10 +133,18 @@ def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, na
     score = headline(facts)
     if score is None:
         raise UserError("these models have no score in common: give validation data with --valid.")
-    sweep(page)
-    write_text(page, comparison(facts, name=name))
     enough, why = sufficient(rungs, score)
-    return Ladder(rungs=rungs, score=score, page=page, enough=enough.name, why=why)
+    improving = tuple(rung.name for rung, run in zip(rungs, facts, strict=True) if still_improving(run, score))
+    trained = Ladder(rungs=rungs, score=score, page=page, enough=enough.name, why=why, improving=improving)
+    sweep(page)
+    write_text(page, comparison(facts, name=name, verdict=trained.verdict))
+    return trained
+
+
+def still_improving(run: RunFacts, score: str) -> bool:
+    """Whether the last evaluation of a network is its best."""
+    values = [value for _, value in run.points("evaluation", score)] if run.records("train") else []
+    return bool(values) and values[-1] == (max(values) if score in HIGHER else min(values))
 
 
 def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
@@ -139,7 +158,7 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     top = scores[best.name]["value"]
     reaching = [rung for rung in rungs if _reaches(scores[rung.name], top, sign)]
     enough = min(reaching, key=lambda rung: rung.summary["seconds"])
-    named = score.replace("_", " ")
+    named = title(score)
     if reaching == [best]:
         return best, f"no other reaches its {named} of {top:.4g} within its interval"
     if enough is best:

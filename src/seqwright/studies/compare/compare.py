@@ -90,7 +90,7 @@ def compare(
         unit=first.unit,
         examples=count,
         metrics=names,
-        systems=tuple(_system(name, members, names, resamples) for name, members in groups.items()),
+        systems=tuple(_system(name, members, names, resamples, seed) for name, members in groups.items()),
         tests=tuple(tests),
         different=tuple(_different(groups, names[0])),
         keys=differing_keys([members[0].recipe for members in groups.values()]),
@@ -161,7 +161,7 @@ def _best_first(groups: Mapping[str, list[Scored]], metric: str) -> dict[str, li
 def _common_prefix(names: Sequence[str]) -> str:
     """What the names of seeds begin with: "cnn" of cnn-seed1 and cnn-seed2."""
     same = itertools.takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
-    return "".join(letters[0] for letters in same).rstrip("-_./ ").removesuffix("seed").rstrip("-_./ ")
+    return "".join(letters[0] for letters in same).rstrip("-_./= ").removesuffix("seed").rstrip("-_./, ")
 
 
 def _tests(
@@ -175,12 +175,13 @@ def _tests(
 
 
 def _system(
-    name: str, members: Sequence[Scored], metrics: Sequence[str], resamples: dict[str, dict[str, Floats]]
+    name: str, members: Sequence[Scored], metrics: Sequence[str], resamples: dict[str, dict[str, Floats]], seed: int
 ) -> System:
     scores = {}
     for metric in metrics:
-        values = tuple(_comparable(one.examples, metric).value for one in members)
-        low, high = significance.percentiles(resamples[metric][name])
+        counts = [_comparable(one.examples, metric) for one in members]
+        values = tuple(one.value for one in counts)
+        low, high = significance.interval([counts], resamples[metric][name], seed=seed)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         scores[metric] = MeanScore(value=float(np.mean(values)), low=low, high=high, deviation=deviation, values=values)
     summaries = [one.summary for one in members]

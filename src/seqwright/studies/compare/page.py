@@ -21,7 +21,7 @@ def comparison_page(comparison: Results) -> str:
         "header",
         element("p", comparison.sample, class_="kind"),
         element("h1", name),
-        element("p", comparison.verdict, class_="lead"),
+        element("p", f"{comparison.verdict} {comparison.scope}".strip(), class_="lead"),
         *(element("p", f"Warning: {note}", class_="lead") for note in comparison.notes),
     )
     parts = _scores(comparison), _tests(comparison), _examples(comparison), _keys(comparison)

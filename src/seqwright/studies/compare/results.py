@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from seqwright.build import COUNTED
 from seqwright.metrics.significance import Difference
 from seqwright.reporting.run_facts import title
 
@@ -121,6 +122,17 @@ class Results:
         return f"{sentence}; it is better than {', '.join(worse)}." if worse else f"{sentence}."
 
     @property
+    def scope(self) -> str:
+        """Which systems were trained with one seed, so that nothing is known of their recipes; empty if none was."""
+        single = [one.name for one in self.systems if len({*one.seeds}) == 1 and one.kind not in COUNTED]
+        if not single or not self.tests:
+            return ""
+        return (
+            f"One seed of {', '.join(single)}: a verdict is of these runs, not of their recipes; other seeds"
+            " (--set training.seed=2) may turn it."
+        )
+
+    @property
     def sample(self) -> str:
         """Number of examples and the data: "872 texts of the validation data"."""
         return f"{self.examples:,} {_plural(self.unit, self.examples)} of {self.split}"
@@ -128,7 +140,7 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         tests = [asdict(test) | {"difference": test.difference.as_json()} for test in self.tests]
         systems = [asdict(system) | {"standing": self.standing(system)} for system in self.systems]
-        return asdict(self) | {"systems": systems, "tests": tests, "verdict": self.verdict}
+        return asdict(self) | {"systems": systems, "tests": tests, "verdict": self.verdict, "scope": self.scope}
 
 
 def _plural(unit: str, count: int) -> str:

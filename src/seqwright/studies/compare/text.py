@@ -17,9 +17,9 @@ MAX_PAIRS = 15
 MAX_TEXT = 240
 """Characters shown of a text."""
 METHOD = (
-    "Improvement of the first over the second, positive for errors, too. Interval: paired bootstrap over examples and"
-    " seeds; p: approximate randomization, Holm's correction for all tests. Better needs p ≤ 0.05 and an interval"
-    " without 0."
+    "Improvement of the first over the second, positive for errors, too. Interval: paired bootstrap over examples,"
+    " Student's t over seeds; p: approximate randomization, Holm's correction for all tests. Better needs p ≤ 0.05 and"
+    " an interval without 0."
 )
 
 
@@ -32,6 +32,8 @@ def printed(comparison: Results) -> Iterator[str | Table]:
         yield METHOD
         yield ""
     yield comparison.verdict
+    if comparison.scope:
+        yield comparison.scope
     yield from _keys(comparison)
     yield from _examples(comparison)
 
