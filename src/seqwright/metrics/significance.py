@@ -90,7 +90,7 @@ def interval(systems: Sequence[System], resamples: Floats, *, seed: int = 1) -> 
 def _seed_errors(systems: Sequence[System], trials: int, seed: int) -> Floats:
     """(trials,): errors of mean scores over few seeds, drawn from Student's t with Welch's degrees of freedom.
 
-    Resampling two or three seeds has a variance that is too small: 34 and 18 % of equal recipes would be told apart.
+    Resampling two or three seeds has a variance that is too small: 17 and 12 % of equal recipes were told apart.
     """
     scores = [[counts.value for counts in system] for system in systems if len(system) > 1]
     variances = np.array([np.var(values, ddof=1) / len(values) for values in scores])
