@@ -21,7 +21,7 @@ from seqwright import build
 from seqwright.core.batch import Source, Vocabulary
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.training.machine import DTYPES
 
 PROMPT = 8

@@ -31,7 +31,7 @@ from seqwright.data.files import lines_of, resolve
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.tasks.translation.translate import banned
 from seqwright.training.machine import DTYPES
 from translation_peers import EOS, PAD, SOS, UNK, ended

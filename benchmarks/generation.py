@@ -34,9 +34,9 @@ from seqwright.decoding import decoding_step
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions, SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.inference import optimize_for_inference
-from seqwright.layers.int8_linear import quantize_weights_
-from seqwright.layers.native_linear import huge
+from seqwright.layers.inference.int8_linear import quantize_weights_
+from seqwright.layers.inference.native_linear import huge
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.training.machine import DTYPES
 
 SIZES = {

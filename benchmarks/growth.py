@@ -28,7 +28,7 @@ from peers.loop import Options
 from peers.workloads import Workload, gpt, ours
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.training import machine
 from training import Side
 

@@ -20,7 +20,7 @@ from seqwright.api import open as open_run
 from seqwright.core.batch import IGNORE, Source, Vocabulary
 from seqwright.core.storage import load_tensors
 from seqwright.layers.cross_entropy import loss_and_gradient_
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
 from seqwright.studies.encoder_laws import ENCODER_LAWS

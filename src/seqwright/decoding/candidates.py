@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.processors import NOTHING
-from seqwright.layers.top_k import largest
+from seqwright.layers.inference.top_k import largest
 
 CHUNK = 64
 """Ids whose maximum is taken together in the top-k of a large vocabulary on a CPU."""

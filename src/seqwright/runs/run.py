@@ -20,7 +20,7 @@ from seqwright.core.printable import printable
 from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.core.warning import warn
-from seqwright.layers.int8_linear import quantize_weights_
+from seqwright.layers.inference.int8_linear import quantize_weights_
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.reporting.numbers import figure
 from seqwright.runs.checkpoints import Checkpoint

@@ -23,7 +23,7 @@ from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.metrics.counts import Counts
 from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory

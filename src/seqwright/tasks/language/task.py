@@ -28,7 +28,7 @@ from seqwright.decoding.generate import Continuation, best_continuations, comple
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup, check_rewindable
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.examples import Examples
 from seqwright.metrics.lines import ScoredLine, score_lines

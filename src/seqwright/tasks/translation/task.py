@@ -21,7 +21,7 @@ from seqwright.data.parallel.pairs import Pairs, PairsConfig, format_of, read_pa
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_pairs
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
-from seqwright.layers.inference import optimize_for_inference
+from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, synthetic_source

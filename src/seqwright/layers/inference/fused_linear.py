@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqwright.layers import decoding_kernels as kernels
+from seqwright.layers.inference import decoding_kernels as kernels
 
 
 class FusedLinear(nn.Linear):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from seqwright.layers.cross_attention import CrossKV
+from seqwright.layers.inference.native_linear import Integer, LinearFields, NativeLinear, Pointer, address, kernels
 from seqwright.layers.kv_cache import KVCache
-from seqwright.layers.native_linear import Integer, LinearFields, NativeLinear, Pointer, address, kernels
 from seqwright.layers.slot_cache import SlotCache
 from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward
 

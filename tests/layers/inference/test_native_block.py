@@ -13,11 +13,11 @@ from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions
-from seqwright.layers import native_linear, packed_linear
-from seqwright.layers.inference import optimize_for_inference
-from seqwright.layers.int8_linear import Int8Linear, quantize_weights_
-from seqwright.layers.native_block import NativeBlock
-from seqwright.layers.native_linear import NativeLinear, PanelMemory
+from seqwright.layers.inference import native_linear, packed_linear
+from seqwright.layers.inference.int8_linear import Int8Linear, quantize_weights_
+from seqwright.layers.inference.native_block import NativeBlock
+from seqwright.layers.inference.native_linear import NativeLinear, PanelMemory
+from seqwright.layers.inference.optimize import optimize_for_inference
 
 SIZES = Vocabulary(size=70, unk=0, pad=1, sos=2, eos=3)
 GPTS: dict[str, dict[str, Any]] = {

@@ -10,10 +10,10 @@ from torch import nn
 
 from seqwright import build
 from seqwright.core.batch import Source, Vocabulary
-from seqwright.layers import decoding_attention
-from seqwright.layers.fused_block import FusedBlock
-from seqwright.layers.fused_linear import FusedLinear
-from seqwright.layers.top_k_kernel import largest_of_parts
+from seqwright.layers.inference import decoding_attention
+from seqwright.layers.inference.fused_block import FusedBlock
+from seqwright.layers.inference.fused_linear import FusedLinear
+from seqwright.layers.inference.top_k_kernel import largest_of_parts
 
 VOCABULARY = Vocabulary(size=51, sos=1, eos=2, pad=0)
 SIZES = {"kind": "gpt", "layers": 1, "width": 40, "heads": 4, "context": 40}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core import native
-from seqwright.layers.int8_linear import Int8Linear
+from seqwright.layers.inference.int8_linear import Int8Linear
 
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu-tanh", "silu")
 """As decoding.c numbers them."""

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from seqwright.core.protocols import Ensemble
-from seqwright.layers import native_linear, packed_linear
 from seqwright.layers.heads import TokenHead
-from seqwright.layers.int8_linear import Int8Linear
-from seqwright.layers.native_block import NativeBlock
-from seqwright.layers.native_linear import NativeLinear, PanelMemory
-from seqwright.layers.packed_linear import PackedLinear, available, should_pack
+from seqwright.layers.inference import native_linear, packed_linear
+from seqwright.layers.inference.int8_linear import Int8Linear
+from seqwright.layers.inference.native_block import NativeBlock
+from seqwright.layers.inference.native_linear import NativeLinear, PanelMemory
+from seqwright.layers.inference.packed_linear import PackedLinear, available, should_pack
 from seqwright.layers.transformer_block import activation_name
 from seqwright.layers.transformer_stack import Stack
 
@@ -47,7 +47,7 @@ def optimize_for_inference(model: M) -> M:
         if type(part) is nn.Linear and available() and should_pack(part.weight):
             setattr(parent, name, PackedLinear(part, fuse_activation(parent, name, packed_linear.ACTIVATIONS)))
         elif type(part) is nn.Linear and isinstance(parent, TokenHead) and on_gpu(part):
-            from seqwright.layers.fused_linear import FusedLinear  # needs Triton
+            from seqwright.layers.inference.fused_linear import FusedLinear  # needs Triton
 
             setattr(parent, name, FusedLinear(part))
     return model
@@ -61,7 +61,7 @@ def _parts(model: nn.Module) -> list[tuple[nn.Module, str, nn.Module]]:
 def _fuse_blocks(model: nn.Module) -> None:
     """Replaces the blocks of stacks on a GPU by fused ones."""
     for stack in [part for part in model.modules() if isinstance(part, Stack) and can_fuse(part, on_gpu)]:
-        from seqwright.layers.fused_block import FusedBlock  # needs Triton
+        from seqwright.layers.inference.fused_block import FusedBlock  # needs Triton
 
         stack.blocks = nn.ModuleList(FusedBlock(block, stack.context) for block in stack.blocks)  # type: ignore[arg-type]
 

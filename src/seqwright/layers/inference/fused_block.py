@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqwright.layers import decoding_kernels as kernels
 from seqwright.layers.cross_attention import CrossKV
-from seqwright.layers.decoding_attention import MAX_QUERIES, attention
+from seqwright.layers.inference import decoding_kernels as kernels
+from seqwright.layers.inference.decoding_attention import MAX_QUERIES, attention
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward, activation_name
 from seqwright.layers.tree_cache import TreeCache

@@ -19,7 +19,7 @@ def largest(x: Tensor, many: int) -> tuple[Tensor, Tensor]:
     large = parts > 1 and many <= MAX_MANY and x.is_cuda and x.dtype == torch.float32
     if not large or torch.version.hip or not importlib.util.find_spec("triton"):
         return x.topk(many)
-    from seqwright.layers.top_k_kernel import largest_of_parts  # needs Triton
+    from seqwright.layers.inference.top_k_kernel import largest_of_parts  # needs Triton
 
     values, indices = largest_of_parts(x.reshape(-1, x.size(-1)).contiguous(), many, PART)
     return values.view(*x.shape[:-1], -1), indices.view(*x.shape[:-1], -1)

@@ -8,10 +8,10 @@ from torch.testing import assert_close
 
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
-from seqwright.layers import native_linear
-from seqwright.layers import packed_linear as prepacking
-from seqwright.layers.inference import optimize_for_inference
-from seqwright.layers.packed_linear import PackedLinear
+from seqwright.layers.inference import native_linear
+from seqwright.layers.inference import packed_linear as prepacking
+from seqwright.layers.inference.optimize import optimize_for_inference
+from seqwright.layers.inference.packed_linear import PackedLinear
 from seqwright.layers.transformer_block import Block, BlockConfig
 from seqwright.models.mixture import Mixture
 from tests.contract.kinds import small

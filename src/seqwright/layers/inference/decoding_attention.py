@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from seqwright.layers.decoding_kernels import counters, launch_options, wait
+from seqwright.layers.inference.decoding_kernels import counters, launch_options, wait
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.slot_cache import SlotCache
 from seqwright.layers.tree_cache import TreeCache

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqwright.layers.int8_linear import FEW_ROWS, Int8Linear, quantize_weights_
+from seqwright.layers.inference.int8_linear import FEW_ROWS, Int8Linear, quantize_weights_
 from tests.contract.kinds import small
 
 
