@@ -53,15 +53,19 @@ LECTURES = {
 }
 
 
-# Four layers of width 128 and inner 256 on each side, pre-LN: attention, feed-forward and norms of encoder and decoder.
-ATTENTION, FEED_FORWARD, NORM = 4 * (128 * 128 + 128), 2 * 128 * 256 + 256 + 128, 2 * 128
-TINY = 10_000 * 128 + 4 * (3 * ATTENTION + 2 * FEED_FORWARD + 5 * NORM) + 2 * NORM
+def translator_parameters(width: int, inner: int) -> int:
+    """Four layers on each side, pre-LN: attention, feed-forward and norms of encoder and decoder."""
+    attention, feed_forward, norm = 4 * (width * width + width), 2 * width * inner + inner + width, 2 * width
+    return 10_000 * width + 4 * (3 * attention + 2 * feed_forward + 5 * norm) + 2 * norm
+
+
+TINY, WIDE = translator_parameters(128, 256), translator_parameters(256, 512)
 
 # Encoder-decoders: parameters, None where the vocabulary depends on the data.
 TRANSLATORS = {
     "wmt14-base": 63_082_496,
     "wmt14-big": 214_245_376,
-    "multi30k-en-de": TINY,
+    "multi30k-en-de": WIDE,
     "multi30k-en-fr": TINY,
     "multi30k-de-en": TINY,
     "multi30k-de-en-lstm": None,

@@ -49,9 +49,10 @@ def existing_files(context: click.Context, parameter: click.Parameter, value: Pa
 
 
 def existing_inputs(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
-    """click callback: texts, or names of files that exist."""
+    """click callback: texts, or names of files that exist; or a folder, of images."""
     for text in _each(value):
-        input_path(text)
+        if not is_folder(text):  # whoever reads texts refuses it
+            input_path(text)
     return value
 
 

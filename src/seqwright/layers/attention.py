@@ -166,4 +166,4 @@ class SelfAttention(nn.Module):
                 mask = allowed if mask is None else allowed & mask
         query = query.reshape(len(keys), -1, *query.shape[2:]).transpose(1, 2)  # (B, H, R / B · T, E)
         attended = self.attend(query, keys, values, mask=mask, bias=bias, causal=causal)
-        return self.output(attended.transpose(1, 2).reshape(*x.shape[:2], -1))
+        return self.output(attended.transpose(1, 2).reshape(*x.shape[:2], self.heads * attended.size(-1)))
