@@ -58,6 +58,8 @@ def hinted(function: F) -> F:
                 ]
                 hint = f' It is a key of the recipe: set=["{keys[0]}={value}"].' if keys else did_you_mean(name, known)
                 raise UnknownOptionError(f"{function.__name__} has no option '{name}'.{hint}")
+        if "progress" in known and not options.get("progress", SILENT):
+            options["progress"] = SILENT  # False and None, as elsewhere
         return function(*inputs, **options)
 
     return cast(F, call)

@@ -36,6 +36,7 @@ def test_inspect_refuses_what_it_cannot_show(seqwright: Command, trained: Path, 
     for arguments, message in (
         (("nowhere", "text"), "no run at nowhere"),
         ((trained, "empty.txt"), "the text is empty"),
+        ((trained, ""), "the text is empty"),
         ((trained, "missing.txt"), "no file missing.txt"),
         ((trained, "the", "--view", "back-of"), "Did you mean 'back-off'?"),
         ((trained, "the", "--view", "back-off"), "which has no view 'back-off'; it has tokens, saliency"),

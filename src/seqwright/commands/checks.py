@@ -67,7 +67,7 @@ def is_file(text_or_file: str | None) -> bool:
 def is_folder(text_or_file: str) -> bool:
     """Whether this is the name of an existing folder."""
     try:
-        return Path(text_or_file).is_dir()
+        return bool(text_or_file) and Path(text_or_file).is_dir()  # Path("") is this folder
     except OSError:  # a text that is too long for a file name
         return False
 

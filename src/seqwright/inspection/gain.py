@@ -61,8 +61,18 @@ def gain_view(subject: Subject) -> ViewResult:
     step = Step(
         f"N-gram lens: {name}" if subject.against.settings.kind == "ngram" else name.capitalize(),
         f"Above zero {subject.run.path.name} gives the token the greater probability. Sum over the text:"
-        f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}",
+        f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}{_refitted(subject.against)}",
         "gain(t) = log₂ p(token t) - log₂ q(token t)",
         [SignedStrip(name, tokens[shown], gains[shown], "bits", 1 + shown.start)],
     )
     return ViewResult(step, LabeledTensor(name, bits.unsqueeze(1), tokens, ("bits",)))
+
+
+def _refitted(run: Run) -> str:
+    """That a run has read its held-out text, too, if so."""
+    if not run.settings.data.refit:
+        return ""
+    return (
+        f" {run.path.name} was fitted again on all of its text (data.refit): on text that it held out before it seems"
+        " better than it is."
+    )

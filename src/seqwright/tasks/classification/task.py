@@ -251,7 +251,10 @@ class ClassificationRun(Run):
         """Scores on labeled files, or on the validation texts of the run."""
         evaluation = with_options(self.settings.evaluation, options)
         settings = replace(self.settings, evaluation=evaluation, decoding=self._decoding())
-        return evaluate(self.predictor, self.codec, self.rows(on).rows, settings, progress=progress)
+        rows = self.rows(on)
+        for text in rows.notes if on is not None else ():
+            progress.note(text)
+        return evaluate(self.predictor, self.codec, rows.rows, settings, progress=progress)
 
     def label_errors(self, on: str | Sequence[str] | None = None, limit: int = 20) -> list[dict[str, Any]]:
         """The texts of files, or of the validation data, whose label is least probable, lowest first."""

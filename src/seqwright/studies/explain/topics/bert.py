@@ -68,7 +68,8 @@ def bert(options: BertOptions, run: Run | None = None) -> Explanation:
         Step(
             "Select, then replace",
             f"{options.mask_rate:.0%} of the tokens are selected. Of these, {MASKED:.0%} become {MASK}, {RANDOM:.0%} a"
-            " random token, and the rest stay: since any input token may be wrong, the model must represent them all.",
+            " random token, and the rest stay: since any input token may be wrong, the model must represent them all."
+            + _trained_rate(options, run),
             "loss = mean over selected positions of -log p(token | masked text)",
             [table("masked", ["position", "token", "input", "target"], _rows(tokenizer, ids, input, target))],
         ),
@@ -120,6 +121,14 @@ def _predicted(run: Run, tokenizer: Tokenizer, input: Ints, target: Ints) -> Ste
         "loss = -log p(token | masked text), in nats",
         [table("predictions", ["position", "target", "p", "loss", "most probable"], rows)],
     )
+
+
+def _trained_rate(options: BertOptions, run: Run | None) -> str:
+    """That a run was trained with another rate, if so."""
+    if run is None or run.settings.data.mask_rate == options.mask_rate:
+        return ""
+    rate, name = run.settings.data.mask_rate, run.path.name
+    return f" {name} was trained with {rate:.0%}, which selects few of a short text (--set mask_rate={rate:g})."
 
 
 def _rows(tokenizer: Tokenizer, ids: Ints, input: Ints, target: Ints) -> list[Sequence[Cell]]:

@@ -102,7 +102,7 @@ def lstm(options: LSTMOptions, run: Run | None = None) -> Explanation:
         Step(
             f"With forget bias {options.forget_bias:g}",
             "The forget gate starts open: the cell remembers more, and gradients reach further back (Jozefowicz et al."
-            " 2015). It is the default of our LSTMs.",
+            " 2015). It is the default of our LSTM language models.",
             "f = σ(W_f x + U_f h + b_f + bias)",
             [
                 _lstm_table("gates with forget bias", options, (i, f + options.forget_bias, g, o)),

@@ -17,7 +17,7 @@ from seqwright.metrics.ngram_overlap import (
     sentence_bleu,
 )
 from seqwright.studies.explain.explanation import Explanation, Step
-from seqwright.studies.explain.figures import Cell, matrix, table
+from seqwright.studies.explain.figures import Cell, Table, matrix, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import documents
 
@@ -80,7 +80,7 @@ def bleu(options: OverlapOptions) -> Explanation:
             "An n-gram counts as often as the candidate has it, but no more often than one reference does: repeating a"
             " word does not help.",
             "Σ min(count in candidate, max count in a reference)",
-            [table("1-grams", ["word", "candidate", "reference 1", "clipped"], _unigrams(candidate, references[0]))],
+            [_unigrams(candidate, references)],
         ),
         _bleu_step("Against reference 1", "reference 1", candidate, references[:1]),
     ]
@@ -108,7 +108,18 @@ def bleu(options: OverlapOptions) -> Explanation:
     return Explanation("bleu", "BLEU", about, steps)
 
 
-def _unigrams(candidate: Sequence[str], reference: Sequence[str]) -> list[Sequence[Cell]]:
+def _unigrams(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> Table:
+    """Counts of the candidate's words in each text, clipped by the first reference and, of several, by all."""
+    columns = ["word", "candidate", *(f"reference {n}" for n in range(1, len(references) + 1)), "clipped by 1"]
+    counted = [ngrams(reference, 1) for reference in references]
+    rows: list[Sequence[Cell]] = []
+    for word, count in ngrams(candidate, 1).items():
+        found = [reference[word] for reference in counted]
+        rows.append((word[0], count, *found, min(count, found[0]), *[min(count, max(found))] * (len(found) > 1)))
+    return table("1-grams", [*columns, *["clipped by all"] * (len(references) > 1)], rows)
+
+
+def _shared(candidate: Sequence[str], reference: Sequence[str]) -> list[Sequence[Cell]]:
     counts, references = ngrams(candidate, 1), ngrams(reference, 1)
     return [(word[0], count, references[word], (counts & references)[word]) for word, count in counts.items()]
 
@@ -151,7 +162,7 @@ def f1(options: OverlapOptions) -> Explanation:
             "A repeated word matches as often as both have it."
             + (f" Of {len(others) + 1} references the first is used." if others else ""),
             "",
-            [table("words", ["word", "candidate", "reference", "shared"], _unigrams(candidate, reference))],
+            [table("words", ["word", "candidate", "reference", "shared"], _shared(candidate, reference))],
         ),
         Step(
             "Precision",

@@ -117,7 +117,9 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
         Step(
             f"Beam search with beam {options.beam_size}",
             "Every hypothesis is extended, and the best few of all candidates are kept; END puts one aside as finished,"
-            " ✗ marks those that were dropped.",
+            " ✗ marks those that were dropped. An END counts only among the best few; the beam is then filled up with"
+            " the best candidates that go on, even if they are less probable than an END that was dropped. Leaves"
+            " without a mark were in the beam when the search ended.",
             "score = log p(y_1 … y_t)",
             [search_tree("beam tree", beam_tree), _outputs("beam", beam)],
         ),
