@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -156,6 +158,21 @@ def predict_images(
         inside = image_files(resolve(file)) if resolve(file).is_dir() else []
         for index, prediction in enumerate(predict(iter([file]))):  # of an iterator, results come one by one
             yield {"file": str(inside[index]) if inside else file, "image": index}, prediction
+
+
+def piped() -> bool:
+    """Whether a pipe or file that holds something is standard input, as of `echo TEXT | seqwright …`."""
+    try:
+        import fcntl
+        import termios
+
+        kind = os.fstat(sys.stdin.fileno())
+        if stat.S_ISREG(kind.st_mode):
+            return kind.st_size > 0
+        waiting = fcntl.ioctl(sys.stdin, termios.FIONREAD, bytes(4)) if stat.S_ISFIFO(kind.st_mode) else b""
+        return any(waiting)
+    except (ImportError, OSError, ValueError, AttributeError):  # Windows; closed, or replaced
+        return False
 
 
 def note_file_names(texts: Iterable[str], option: str) -> None:

@@ -19,6 +19,7 @@ from seqwright.commands.common import (
     echo,
     note_file_names,
     options_from,
+    piped,
     print_json,
     read_lines,
 )
@@ -130,6 +131,10 @@ def command(
     if ranks is not None and (prompts == "-" or (not prompts and samples == 1)):
         raise click.UsageError("several processes share prompts or samples; give --prompts FILE or --samples N.")
     note_file_names([] if prompts else [prompt], "--prompts")
+    if not prompts and not prompt and piped():
+        echo(
+            "standard input is not read; give the prompt as an argument, or --prompts - for a prompt a line.", err=True
+        )
     prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
     proposer: Any = None
     if beam is not None:

@@ -23,7 +23,7 @@ from seqwright.pipeline.budget import few, longest, measure, seconds_of_steps
 from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
-from seqwright.pipeline.outcome import TrainingOutcome
+from seqwright.pipeline.outcome import TrainingOutcome, note_kept_weights
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
@@ -255,6 +255,7 @@ class TrainingSession:
             **self._baseline_facts(),
             "weights": {"kind": self.recipe.training.weights, "steps": steps, "ema": self.recipe.training.ema_decay},
         }
+        note_kept_weights(self.progress, self.recipe.training.weights, steps, progress.step)
         return self._finish(weights(self.model), facts, trainer.device)
 
     def _baseline_facts(self) -> dict[str, Any]:

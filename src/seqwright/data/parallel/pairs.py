@@ -143,8 +143,8 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
     if len(names) % size:
         raise UserError(
             f"{quantity(len(names), 'file')}, but source and target files alternate, {size} files together:"
-            f" {', '.join(names)}. Files with both sides end in {', '.join(SUFFIXES)}, or set data.format"
-            f" ({', '.join(get_args(Format))})."
+            f" {', '.join(names)}. Give the target file, too. A file with both sides ends in {', '.join(SUFFIXES)}"
+            f" (save a .csv with tabs, as .tsv), or set data.format ({', '.join(get_args(Format))})."
         )
     return [tuple(names[n : n + size]) for n in range(0, len(names), size)]
 
