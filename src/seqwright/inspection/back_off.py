@@ -33,8 +33,9 @@ def back_off_view(subject: Subject) -> ViewResult:
     orders = ", ".join(f"order {order}: {count:,}" for order, count in used.items())
     step = Step(
         "Back-off: orders, counts and discounts",
-        f"The longest n-gram that was counted gives the probability; longer contexts multiply their back-off weights."
-        f" Tokens by order: {orders}.",
+        "The longest n-gram that was counted gives the probability: its share of all counts after its context (total),"
+        " interpolated with shorter contexts, as in the formula. Longer contexts, which lack it, multiply back-off"
+        f" weights. Tokens by order: {orders}.",
         "p(w | context) = (count - discount) / total + weight · p(w | shorter context)",
         [TokenTable("back-off", columns, rows[subject.options.shown(len(rows), 1)])],
     )

@@ -51,7 +51,9 @@ def masking(options: MaskingOptions, run: Run | None = None) -> Explanation:
     mask = attention_mask(positions.unsqueeze(0), positions)[0, 0]
     zeros = mask.to(scores)
     after, before = scores.softmax(-1) * zeros, (scores * zeros).softmax(-1)
-    words = documents(options.text)[0].split()[:MAX_TOKENS]
+    all_words = documents(options.text)[0].split()
+    words, left = all_words[:MAX_TOKENS], max(0, len(all_words) - MAX_TOKENS)
+    cut = f" Shown are the first {MAX_TOKENS} words: the last {left:,} are left out." if left else ""
     places = torch.arange(len(words))
     text_mask = attention_mask(places.unsqueeze(0), places, options.window)[0, 0]
     in_window = f" and lie less than {options.window} positions apart" if options.window else ""
@@ -99,7 +101,7 @@ def masking(options: MaskingOptions, run: Run | None = None) -> Explanation:
         Step(
             "The mask of a text",
             f"Row: the word that attends; column: the words it may attend to, which are not after it{in_window}. One"
-            " pass over the text then trains all next-word predictions at once.",
+            f" pass over the text then trains all next-word predictions at once.{cut}",
             "",
             [matrix("mask of the text", text_mask.int(), rows=words, columns=words, heat=True)],
         ),
