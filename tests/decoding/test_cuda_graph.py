@@ -221,9 +221,9 @@ def test_captured_engine_step_has_no_device_synchronization(name: str) -> None:
         rows, processors = engine._new_rows(generations, VOCABULARY.size), engine._processors(generations)
         rows.history = rows.history.widened(20)
         step = DecodingStep(model, torch.device("meta"))
-        outputs, state = step.run(prefilled, rows, processors, generations, 1)
+        outputs, state, _ = step.run(prefilled, rows, processors, generations, 1)
         before = [(id(tensor), tensor.shape) for part in (state, rows) for _, tensor in part.named_tensors()]
         with NoDeviceCopies():
-            outputs, state = step.run(state, rows, processors, generations, 3)
+            outputs, state, rows = step.run(state, rows, processors, generations, 3)
     assert outputs.values.shape == (3, 2, len(options))
     assert [(id(tensor), tensor.shape) for part in (state, rows) for _, tensor in part.named_tensors()] == before

@@ -27,6 +27,13 @@ class Captured:
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
+    @classmethod
+    def again(cls, function: Callable[[], None], device: torch.device, graph: torch.cuda.CUDAGraph | None) -> Captured:
+        """A function that was captured before over the same tensors; on other devices it is just called."""
+        captured = cls(function, device)
+        captured.calls, captured.graph = 2, graph
+        return captured
+
     def __call__(self) -> None:
         self.calls += 1
         if self.device.type != "cuda":

@@ -108,6 +108,11 @@ class State:
             if isinstance(value := getattr(self, f.name), State):
                 value.count_steps(steps)
 
+    def captured_as(self) -> tuple[int, ...]:
+        """Numbers of the host that a captured step of a static state depends on, besides shapes."""
+        nested = (value for f in fields(self) if isinstance(value := getattr(self, f.name), State))
+        return tuple(number for value in nested for number in value.captured_as())
+
     def copy_(self, other: Self) -> Self:
         """This state with the values of `other`, every tensor where it was."""
         for (_, mine), (_, theirs) in zip(self.named_tensors(), other.named_tensors(), strict=True):

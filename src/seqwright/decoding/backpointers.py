@@ -35,6 +35,10 @@ class BackPointers:
         self.unfinished_lengths = torch.ones(shape[1], dtype=torch.long, device=like.device)
         """(B · G,) where they are cut off: at the maximum length, or where no continuation is left."""
 
+    def tables(self) -> list[tuple[str, Tensor]]:
+        """Every tensor with its name."""
+        return [(name, getattr(self, name)) for name in (*TABLES, "unfinished_log_probs", "unfinished_lengths")]
+
     def reserve(self, length: int) -> bool:
         """Makes room for hypotheses of `length` ids; True where the tables were replaced by larger ones."""
         steps = len(self.ids)
@@ -68,8 +72,8 @@ class BackPointers:
 
     def hypotheses(self, options: SearchOptions) -> list[list[Hypothesis]]:
         """The n-best list of each source, best first; shorter where the search has fewer hypotheses."""
-        for name in (*TABLES, "unfinished_log_probs", "unfinished_lengths"):
-            setattr(self, name, getattr(self, name).cpu())
+        for name, table in self.tables():
+            setattr(self, name, table.cpu())
         outputs = []
         for finished, unfinished in zip(self._finished(options.n_best), self._unfinished(options), strict=True):
             ranked = finished + unfinished

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,6 +18,7 @@ from seqwright.decoding.attention_recorder import AttendedState, RecordingModel
 from seqwright.decoding.backpointers import BackPointers
 from seqwright.decoding.candidates import Candidates, diverse_candidates, required_candidates
 from seqwright.decoding.constraints import Constraints
+from seqwright.decoding.kept import Entry, keep, layout, moved, on_device, take
 from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.processors import NOTHING, History, LogitsProcessors
@@ -82,6 +83,7 @@ def beam_search(
     search = _BeamSearch(model, source, options, processors, prompts, limits, constraints, on_step)
     while search.length < max(limits) and search.compact():
         search.advance()
+    search.keep_captured()
     return search.back_pointers.hypotheses(options)
 
 
@@ -113,6 +115,8 @@ class _BeamSearch:
         """Length of the live hypotheses, the id being chosen included."""
         # The same on the device. A float64 without axes counts as a number: scores keep their own precision.
         self.place = torch.ones((), dtype=torch.float64, device=source.device)
+        if source.device.type in CAPTURED:  # captured steps may outlive this search, and their tensors with them
+            source = source.select(torch.arange(source.rows, device=source.device))
         log_probs = self._read_prompts(source, prompts, max(limits))
         self.back_pointers = BackPointers(limits, options.beam_groups, self.beams, log_probs)
         self._start(source, prompts, limits, log_probs)
@@ -172,10 +176,43 @@ class _BeamSearch:
         )
         if self.place.device.type not in CAPTURED or dynamic:
             return False
+        self.keep_captured()
         self.captured, self.until = None, min(self.length + STATIC_STEPS, max(self.back_pointers.limits))
         state = self.state.static(max(1, self.until - self.length))
         self.state = state or self.state
+        if state is not None:
+            self._take_captured()
         return state is not None
+
+    def _take_captured(self) -> None:
+        """Moves to the tensors of a search of the same shapes that was captured before, and replays its step."""
+        if self.processors.min_tokens:  # whose first steps are another graph
+            return
+        kept = take(self.model, self._kept_as)
+        if kept is None:
+            return
+        self.captured = Captured.again(self._step_in_place, self.place.device, kept.value)
+        self.state = moved("state.", self.state, kept.tensors)
+        self.live = moved("live.", self.live, kept.tensors)
+        for name, tensor in self.back_pointers.tables():
+            setattr(self.back_pointers, name, kept.tensors[f"back_pointers.{name}"].copy_(tensor))
+        self.place = kept.tensors["place"].copy_(self.place)
+
+    def keep_captured(self) -> None:
+        """Keeps the captured step for a later search; this one must not step any more, or take it again."""
+        if self.captured is not None and self.captured.calls > 1 and not self.processors.min_tokens:
+            keep(self.model, self._kept_as, Entry(self.captured.graph, self._tensors()), self.place.device)
+            self.captured = None
+
+    @property
+    def _kept_as(self) -> Hashable:
+        fixed = self.options, self.processors.eos, self.processors.banned_ids, self.state.captured_as()
+        return "search", str(self.place.device), *fixed, layout(self._tensors())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything that a captured step reads and writes besides weights."""
+        tables = {f"back_pointers.{name}": table for name, table in self.back_pointers.tables()}
+        return on_device("state.", self.state) | on_device("live.", self.live) | tables | {"place": self.place}
 
     def advance(self) -> None:
         """The model reads the last id of each beam, and the next ones are chosen."""
@@ -307,6 +344,7 @@ class _BeamSearch:
             return True
         kept = (~done.all(1)).nonzero().squeeze(1)
         if 0 < len(kept) <= (COMPACT_CAPTURED if self.static else COMPACT) * len(done):
+            self.keep_captured()
             groups = torch.arange(done.numel(), device=done.device).view_as(done)[kept]
             self.state = self.state.select(self._rows()[kept].flatten(), kept)
             self.live = self.live.select(groups.flatten(), kept)

@@ -18,6 +18,7 @@ from seqwright.core.batch import accumulator_dtype
 from seqwright.core.cuda_graph import Captured
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
+from seqwright.decoding.kept import layout, moved, on_device
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
 from seqwright.decoding.requests import Generation
 
@@ -84,16 +85,16 @@ class Outputs:
 
 
 class DecodingStep:
-    """Runs steps over a state and its rows; captures them anew where a tensor has moved."""
+    """Runs steps over a state and its rows, which it moves to tensors of its own where steps are captured; captures
+    them anew where a shape differs."""
 
     def __init__(self, model: Autoregressive, device: torch.device):
         self.model, self.device = model, device
         self.captures = device.type in CAPTURED
         self.ahead = LOOK_EVERY if self.captures else 1
         self.graphs: dict[Hashable, Captured] = {}
-        """One for each set of processors; all over the tensors below."""
-        self.state: State | None = None
-        self.tensors: list[Tensor] = []
+        """One for each set of processors and extent of a KV cache; all over the tensors below."""
+        self.tensors: dict[str, Tensor] = {}
         self.outputs = torch.empty(0)  # (ahead, 2, N)
         self.place = torch.zeros(1, dtype=torch.long, device=device)
         """Where the next step writes its outputs."""
@@ -105,33 +106,35 @@ class DecodingStep:
         processors: LogitsProcessors,
         generations: Sequence[Generation | None],
         steps: int,
-    ) -> tuple[Outputs, State]:
-        """Outputs of the next steps, at most `steps`, as `Rows.sample_` returns them, and the state after: one step
-        where they cannot be captured. Does not wait for a device."""
+    ) -> tuple[Outputs, State, Rows]:
+        """Outputs of the next steps, at most `steps`, as `Rows.sample_` returns them, and the state and rows after: one
+        step where they cannot be captured. Does not wait for a device."""
         static = state.static(steps) if self.captures else None
         if static is None:
             log_probs, state = self.model.step(rows.last.unsqueeze(1), state)
-            return Outputs(generations, rows.sample_(log_probs, processors).unsqueeze(0)), state
-        self._keep(static, rows)
-        if processors.signature not in self.graphs:
+            return Outputs(generations, rows.sample_(log_probs, processors).unsqueeze(0)), state, rows
+        static, rows = self._moved(static, rows)
+        key = processors.signature, static.captured_as()
+        if key not in self.graphs:
             step = partial(self._step_in_place, static, rows, processors)
-            self.graphs[processors.signature] = Captured(step, self.device)
-        graph = self.graphs[processors.signature]
+            self.graphs[key] = Captured(step, self.device)
+        graph = self.graphs[key]
         self.place.zero_()
         for _ in range(steps):
             graph()
         static.count_steps(steps)
-        return Outputs.copied(generations, self.outputs[:steps]), static
+        return Outputs.copied(generations, self.outputs[:steps]), static, rows
 
-    def _keep(self, state: State, rows: Rows) -> None:
-        """Forgets the captured steps of other tensors; numbers without axes are the host's own."""
-        tensors = [tensor for part in (state, rows) for _, tensor in part.named_tensors() if tensor.dim()]
-        moved = len(tensors) != len(self.tensors) or any(a is not b for a, b in zip(tensors, self.tensors, strict=True))
-        if moved or state is not self.state:
+    def _moved(self, state: State, rows: Rows) -> tuple[State, Rows]:
+        """State and rows in the tensors that steps were captured over; those of another layout replace them."""
+        tensors = on_device("state.", state) | on_device("rows.", rows)
+        if layout(tensors) != layout(self.tensors):
             self.graphs.clear()
-            self.state, self.tensors = state, tensors
+            self.tensors = tensors
             size = (self.ahead, 2, len(rows.last))
             self.outputs = torch.empty(size, dtype=accumulator_dtype(self.device), device=self.device)
+            return state, rows
+        return moved("state.", state, self.tensors), moved("rows.", rows, self.tensors)
 
     def _step_in_place(self, state: State, rows: Rows, processors: LogitsProcessors) -> None:
         """A step that leaves every tensor where it was."""

@@ -9,7 +9,7 @@ is admitted, finishes or is canceled beside it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,7 +21,9 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
 from seqwright.decoding.decoding_step import DecodingStep, Outputs, Rows
+from seqwright.decoding.kept import Entry, keep, take
 from seqwright.decoding.options import check_seed
+from seqwright.decoding.prefill import prefill
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
 from seqwright.decoding.requests import Generation, Request
 from seqwright.decoding.speculation import MAX_DRAFT, Draft, Speculation
@@ -64,7 +66,8 @@ class Engine:
         """Ids that a slot has room for."""
         self.state: State | None = None
         self.rows: Rows | None = None
-        self.decoder = DecodingStep(model, self.device)
+        kept = take(model, self._kept_as)
+        self.decoder: DecodingStep = DecodingStep(model, self.device) if kept is None else kept.value
         self.pending: Outputs | None = None
         """Of steps that a device computes while the host accounts for those before."""
         self.speculation = None if draft is None else Speculation(model, draft, self.device)
@@ -101,6 +104,19 @@ class Engine:
                 generation.reason = "canceled"
         self.waiting = [generation for generation in self.waiting if generation.reason is None]
         self._release()
+
+    def finish(self) -> None:
+        """Steps until nothing is in flight; the next engine of this model can use what was captured."""
+        while self.active:
+            self.step()
+        if self.decoder.graphs:
+            keep(self.model, self._kept_as, Entry(self.decoder, self.decoder.tensors), self.device)
+            self.decoder = DecodingStep(self.model, self.device)
+
+    @property
+    def _kept_as(self) -> Hashable:
+        """What captured steps depend on besides model, shapes and processors."""
+        return "generation", str(self.device), self.end, self.banned
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
@@ -299,7 +315,7 @@ class Engine:
         if ahead < 1:
             return None
         self._reserve_history(self.rows, self.slots, ahead + max(pending.values(), default=0))
-        outputs, self.state = self.decoder.run(self.state, self.rows, self.processors, slots, ahead)
+        outputs, self.state, self.rows = self.decoder.run(self.state, self.rows, self.processors, slots, ahead)
         for generation in moving:
             generation.cached += len(outputs.values)
         return outputs
@@ -337,10 +353,11 @@ class Engine:
         count = torch.tensor([len(text) for text in texts], device=self.device) if ragged else None
         source = generations[0].source
         if source is None:
-            source = Source.empty(len(generations), self.device)
+            captures = self.decoder.captures
+            log_probs, state = prefill(self.model, ids, count, capacity=self.capacity, captures=captures)
         else:
             source = source.select(self._index([generation.row for generation in generations]))
-        log_probs, state = self.model.step(ids, self.model.start(source, capacity=self.capacity), count)
+            log_probs, state = self.model.step(ids, self.model.start(source, capacity=self.capacity), count)
         for generation, text in zip(generations, texts, strict=True):
             generation.cached = len(text)
         return log_probs, state

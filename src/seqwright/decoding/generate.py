@@ -51,8 +51,7 @@ def generate(
     ]
     engine = Engine(model, end=end, banned=banned, device=device, draft=draft)
     generations = engine.admit(requests, source)
-    while engine.active:
-        engine.step()
+    engine.finish()
     return generations
 
 

@@ -169,6 +169,8 @@ class LogitsProcessors:
     eos: int = NOTHING
     banned: Tensor
     """(N,) ids that no row generates."""
+    banned_ids: tuple[int, ...]
+    """The same for the host."""
 
     @classmethod
     def of(
@@ -179,8 +181,9 @@ class LogitsProcessors:
         banned: Sequence[int],
         device: torch.device | str,
     ) -> LogitsProcessors:
-        never = torch.tensor(sorted(set(banned)), dtype=torch.long, device=device)
-        return cls(options=tuple(options), eos=NOTHING if eos is None else eos, banned=never)
+        never = tuple(sorted(set(banned)))
+        tensor = torch.tensor(never, dtype=torch.long, device=device)
+        return cls(options=tuple(options), eos=NOTHING if eos is None else eos, banned=tensor, banned_ids=never)
 
     @functools.cached_property
     def needs_history(self) -> bool:

@@ -118,8 +118,7 @@ def sample(
     rows = torch.arange(source.rows, device=source.device).repeat_interleave(many)
     engine = Engine(model, end=eos, banned=banned, device=source.device)
     drawn = engine.admit(requests, source.select(rows))
-    while engine.active:
-        engine.step()
+    engine.finish()
     hypotheses = [
         Hypothesis(
             ids=row.ids,

@@ -157,6 +157,9 @@ class SlotCache(KVCache):
     def count_steps(self, steps: int) -> None:
         self.used.add_(steps).clamp_(max=self.capacity)
 
+    def captured_as(self) -> tuple[int, ...]:
+        return (int(self.extent),)
+
     def _resized(self, size: int) -> SlotCache:
         if size == self.size:
             return self
