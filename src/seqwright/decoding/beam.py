@@ -21,6 +21,7 @@ from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.kept import Entry, keep, layout, moved, on_device, take
 from seqwright.decoding.length_penalty import best_possible, normalize
 from seqwright.decoding.options import Hypothesis, SearchOptions
+from seqwright.decoding.prefill import prefill
 from seqwright.decoding.processors import NOTHING, History, LogitsProcessors
 
 LOOK_EVERY = 8
@@ -122,6 +123,8 @@ class _BeamSearch:
         self._start(source, prompts, limits, log_probs)
         self._cover()
         self._choose(log_probs)
+        self.looking: tuple[Tensor, torch.cuda.Event] | None = None
+        """Groups that are over, on their way to the host."""
         self.captured: Captured | None = None
         self.static = self._make_static()
 
@@ -131,8 +134,12 @@ class _BeamSearch:
         ids = torch.tensor([[*p, *[p[-1]] * (width - len(p))] for p in prompts], device=device)
         ragged = min(map(len, prompts)) < width
         count = torch.tensor([len(p) for p in prompts], device=device) if ragged else None
-        state = self.model.start(source, capacity=width + limit - 1)
-        log_probs, state = self.model.step(ids, state, count)
+        capacity = width + limit - 1
+        if source.mask.size(1) == 0:
+            captures = device.type in CAPTURED
+            log_probs, state = prefill(self.model, ids, count, capacity=capacity, captures=captures)
+        else:
+            log_probs, state = self.model.step(ids, self.model.start(source, capacity=capacity), count)
         rows = torch.arange(source.rows, device=device).repeat_interleave(self.options.beam_size)
         self.state = state.select(rows)
         return log_probs.index_select(0, rows)
@@ -339,18 +346,35 @@ class _BeamSearch:
 
     def compact(self) -> bool:
         """Drops finished sources where enough of them are; False where no other is left."""
-        done = self.live.done.view(-1, self.options.beam_groups)  # (B, G)
-        if done.device.type != "cpu" and self.length % LOOK_EVERY:
+        done = self._look()
+        if done is None:
             return True
         kept = (~done.all(1)).nonzero().squeeze(1)
         if 0 < len(kept) <= (COMPACT_CAPTURED if self.static else COMPACT) * len(done):
             self.keep_captured()
-            groups = torch.arange(done.numel(), device=done.device).view_as(done)[kept]
+            self.looking, kept = None, kept.to(self.place.device)
+            groups = torch.arange(done.numel(), device=kept.device).view_as(done)[kept]
             self.state = self.state.select(self._rows()[kept].flatten(), kept)
             self.live = self.live.select(groups.flatten(), kept)
             self.live.parents = torch.arange(self.beams, device=kept.device).expand_as(self.live.parents).clone()
             self._make_static()
         return len(kept) > 0
+
+    def _look(self) -> Tensor | None:
+        """(B, G) of the host: the groups that are over; None where it does not look now. On a device what the last look
+        asked for, which has arrived meanwhile, so that the host never waits with nothing launched."""
+        done = self.live.done.view(-1, self.options.beam_groups)
+        if done.device.type != "cuda":
+            return done if done.device.type == "cpu" or self.length % LOOK_EVERY == 0 else None
+        if self.length % LOOK_EVERY:
+            return None
+        asked, self.looking = self.looking, (torch.empty_like(done, device="cpu", pin_memory=True), torch.cuda.Event())
+        self.looking[0].copy_(done, non_blocking=True)
+        self.looking[1].record()
+        if asked is None:
+            return None
+        asked[1].synchronize()
+        return asked[0]
 
     def _rows(self) -> Tensor:
         """(B, W): the rows of the model's state that the beams continue."""

@@ -20,6 +20,7 @@ from seqwright.core.state import State
 from seqwright.decoding import filters
 from seqwright.decoding.options import ProcessorOptions, SamplingOptions
 from seqwright.decoding.sampling import draw, uniform
+from seqwright.layers.inference.top_k import argmax
 
 NOTHING = -1
 """Padding in tables of ids."""
@@ -249,9 +250,9 @@ class LogitsProcessors:
         processed = self.process(log_probs, rows, generated, history)
         greedy = [one.temperature == 0 for one in self.options]
         if all(greedy):
-            return processed.argmax(-1)
+            return argmax(processed)
         drawn = draw(self._filtered(processed, rows), uniform(rows.seed, generated))
-        return torch.where(rows.temperature == 0, processed.argmax(-1), drawn) if any(greedy) else drawn
+        return torch.where(rows.temperature == 0, argmax(processed), drawn) if any(greedy) else drawn
 
     def process(self, log_probs: Tensor, rows: RowOptions, generated: Tensor, history: History | None) -> Tensor:
         """Bias, bans, penalties, blocked n-grams and forced ids, renormalized."""

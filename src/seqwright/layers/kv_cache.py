@@ -25,7 +25,8 @@ class KVCache(State):
 
     def positions(self, steps: int) -> Tensor:
         """(R, T): the positions of the next `steps` tokens of each row."""
-        return self.length.unsqueeze(1) + torch.arange(steps, device=self.length.device)
+        first = self.length.unsqueeze(1)
+        return first if steps == 1 else first + torch.arange(steps, device=self.length.device)
 
     @abstractmethod
     def extended(self, steps: int, count: Tensor | None = None) -> Self:

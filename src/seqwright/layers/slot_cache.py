@@ -40,8 +40,9 @@ class SlotCache(KVCache):
     used."""
 
     def __post_init__(self) -> None:
-        self.slots: tuple[Tensor, Tensor] | slice = slice(0)
-        """Slots of the tokens added last: rows (R, 1) and slots (R, T), or a slice where all rows have the same."""
+        self.added: tuple[Tensor, Tensor | None] = (self.length[:, None], None)
+        """Positions (R, T) of the tokens added last, and how many of each row are real."""
+        self._slots: tuple[Tensor, Tensor] | slice | None = None
 
     @classmethod
     def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> SlotCache:
@@ -67,7 +68,7 @@ class SlotCache(KVCache):
 
     @property
     def prefilled(self) -> bool:
-        return isinstance(self.slots, slice)
+        return isinstance(self._slots, slice)
 
     def extended(self, steps: int, count: Tensor | None = None) -> SlotCache:
         before, capacity = int(self.used), int(self.capacity)
@@ -78,15 +79,23 @@ class SlotCache(KVCache):
             grown = self if used <= self.size else self._resized(min(2 * used, capacity))
             cache = replace(grown, length=cache.length, used=torch.tensor(used))
             if before == 0 and steps <= capacity:
-                cache.slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
+                cache._slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
                 return cache
-        positions = self.positions(steps)
-        # Padding, and rows that nobody reads any more, go to the slot that is never read.
-        free = positions.clamp(max=cache.size)
-        if count is not None:
-            free = free.masked_fill(positions >= cache.length.unsqueeze(1), cache.size)
-        cache.slots = torch.arange(len(positions), device=positions.device).unsqueeze(1), free
+        cache.added = self.positions(steps), count
         return cache
+
+    @property
+    def slots(self) -> tuple[Tensor, Tensor] | slice:
+        """Slots of the tokens added last: rows (R, 1) and slots (R, T), or a slice where all rows have the same.
+        Computed when they are first written: fused kernels do not ask."""
+        if self._slots is None:
+            positions, count = self.added
+            # Padding, and rows that nobody reads any more, go to the slot that is never read.
+            free = positions.clamp(max=self.size)
+            if count is not None:
+                free = free.masked_fill(positions >= self.length.unsqueeze(1), self.size)
+            self._slots = torch.arange(len(positions), device=positions.device).unsqueeze(1), free
+        return self._slots
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         for buffer, new in ((self.key[:, layer], key), (self.value[:, layer], value)):

@@ -119,16 +119,15 @@ class Stack(nn.Module):
         """
         bias = None
         if state is None:
-            key_positions = torch.arange(x.size(1), device=x.device)  # (K,) = (T,)
-            positions = key_positions.unsqueeze(0)  # (1, T)
+            positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, T)
         else:
             positions = state.positions(x.size(1))  # (R, T)
             state = state.extended(x.size(1), count)
-            key_positions = state.key_positions  # (B, K)
             masked = mask is None and all(block.masks_cache(state, x.size(1)) for block in self.blocks)  # type: ignore[operator]
             if not masked and (not state.prefilled or self.window is not None or self.distance is not None):
                 bias = additive_mask(state.mask(positions, self.window), x)  # (B, 1, R / B · T, K)
         if self.distance is not None:  # one bias for all layers, as in both papers
+            key_positions = positions.squeeze(0) if state is None else state.key_positions  # (T,) or (B, K)
             queries = positions if state is None else positions.view(len(key_positions), -1)  # (B or 1, R / B · T)
             distance_bias = self.distance(queries, key_positions).to(x.dtype)  # (B or 1, H, R / B · T, K)
             bias = distance_bias if bias is None else distance_bias + bias

@@ -1,11 +1,14 @@
-"""Output layer for inference on a GPU: few rows over a large vocabulary."""
+"""Output layer and its log-softmax for inference on a GPU: few rows over a large vocabulary."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from seqwright.layers.cross_entropy import upcast
+from seqwright.layers.heads import TokenHead
 from seqwright.layers.inference import decoding_kernels as kernels
+from seqwright.layers.inference.row_kernels import log_softmax
 
 
 class FusedLinear(nn.Linear):
@@ -22,3 +25,16 @@ class FusedLinear(nn.Linear):
         if input.dim() != 2 or len(input) > kernels.MAX_ROWS or torch.is_autocast_enabled("cuda"):
             return super().forward(input)
         return kernels.linear(input, self, dtype=torch.float32)
+
+
+class FusedTokenHead(TokenHead):
+    """Inference-only language modeling head that shares the original's parameters."""
+
+    def __init__(self, plain: TokenHead):
+        nn.Module.__init__(self)
+        self.readout = FusedLinear(plain.readout)
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        logits = self.readout(hidden)
+        few = logits.dim() == 2 and len(logits) <= kernels.MAX_ROWS and logits.dtype == torch.float32
+        return log_softmax(logits) if few else upcast(logits).log_softmax(-1)

@@ -46,10 +46,10 @@ def optimize_for_inference(model: M) -> M:
     for parent, name, part in _parts(model):
         if type(part) is nn.Linear and available() and should_pack(part.weight):
             setattr(parent, name, PackedLinear(part, fuse_activation(parent, name, packed_linear.ACTIVATIONS)))
-        elif type(part) is nn.Linear and isinstance(parent, TokenHead) and on_gpu(part):
-            from seqwright.layers.inference.fused_linear import FusedLinear  # needs Triton
+        elif type(part) is TokenHead and on_gpu(part.readout):
+            from seqwright.layers.inference.fused_linear import FusedTokenHead  # needs Triton
 
-            setattr(parent, name, FusedLinear(part))
+            setattr(parent, name, FusedTokenHead(part))
     return model
 
 

@@ -1,4 +1,4 @@
-"""The largest values of each row on a GPU: one pass over large rows, where `topk` takes several."""
+"""The largest values of each row on a GPU: one pass over large rows by many programs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,24 @@ MAX_MANY = 32
 
 def largest(x: Tensor, many: int) -> tuple[Tensor, Tensor]:
     """Values and indices (…, M) among which are the `many` largest of each row (…, N); on a CPU just those."""
-    parts = -(-x.size(-1) // PART)
-    large = parts > 1 and many <= MAX_MANY and x.is_cuda and x.dtype == torch.float32
-    if not large or torch.version.hip or not importlib.util.find_spec("triton"):
+    if many > MAX_MANY or not _has_kernel(x):
         return x.topk(many)
     from seqwright.layers.inference.top_k_kernel import largest_of_parts  # needs Triton
 
     values, indices = largest_of_parts(x.reshape(-1, x.size(-1)).contiguous(), many, PART)
     return values.view(*x.shape[:-1], -1), indices.view(*x.shape[:-1], -1)
+
+
+def argmax(x: Tensor) -> Tensor:
+    """(R,): the index of the greatest value of each row (R, N), the first of several."""
+    if not _has_kernel(x):
+        return x.argmax(-1)
+    from seqwright.layers.inference import row_kernels  # needs Triton
+
+    return row_kernels.argmax(x)
+
+
+def _has_kernel(x: Tensor) -> bool:
+    """Whether rows are large enough for a kernel of our own, and on a GPU that has it."""
+    large = x.is_cuda and x.dtype == torch.float32 and x.size(-1) > PART
+    return large and not torch.version.hip and importlib.util.find_spec("triton") is not None
