@@ -225,5 +225,5 @@ def test_captured_engine_step_has_no_device_synchronization(name: str) -> None:
         before = [(id(tensor), tensor.shape) for part in (state, rows) for _, tensor in part.named_tensors()]
         with NoDeviceCopies():
             outputs, state, rows = step.run(state, rows, processors, generations, 3)
-    assert outputs.values.shape == (3, 2, len(options))
+    assert outputs.values.tensor.shape == (3, 2, len(options))
     assert [(id(tensor), tensor.shape) for part in (state, rows) for _, tensor in part.named_tensors()] == before

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 class Captured:
@@ -85,3 +86,24 @@ class Captured:
 def _stream(device: torch.device, thread: int) -> torch.cuda.Stream:
     """The one side stream of a thread on a device, so that its workspaces are allocated once."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+class HostCopy:
+    """A copy of a tensor on its way to the host, which later work on the device does not change."""
+
+    def __init__(self, tensor: Tensor):
+        self.ready: torch.cuda.Event | None = None
+        """When it is there; None: it is there already."""
+        if tensor.device.type != "cuda":
+            self.tensor = tensor.clone()
+            return
+        self.tensor = torch.empty_like(tensor, device="cpu", pin_memory=True)
+        self.tensor.copy_(tensor, non_blocking=True)
+        self.ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.ready.record(torch.cuda.current_stream(tensor.device))
+
+    def wait(self) -> Tensor:
+        """The copy, once it is there."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        return self.tensor

@@ -67,6 +67,11 @@ class BackPointers:
 
     def cut(self, group: Tensor, length: Tensor, log_probs: Tensor, where: Tensor) -> None:
         """Records hypotheses (Q, K) of `length` ids of the groups (Q,) that are cut off at this step."""
+        if len(group) == len(self.unfinished_lengths):  # all of them, in order
+            kept_log_probs, kept_lengths = self.unfinished_log_probs, self.unfinished_lengths
+            kept_log_probs.copy_(torch.where(where.unsqueeze(1), log_probs, kept_log_probs))
+            kept_lengths.copy_(torch.where(where, length.long(), kept_lengths))
+            return
         self.unfinished_log_probs[group] = torch.where(where.unsqueeze(1), log_probs, self.unfinished_log_probs[group])
         self.unfinished_lengths[group] = torch.where(where, length.long(), self.unfinished_lengths[group])
 

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
-from seqwright.core.cuda_graph import Captured
+from seqwright.core.cuda_graph import Captured, HostCopy
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State, per_source
 from seqwright.decoding.attention_recorder import AttendedState, RecordingModel
@@ -119,11 +119,12 @@ class _BeamSearch:
         if source.device.type in CAPTURED:  # captured steps may outlive this search, and their tensors with them
             source = source.select(torch.arange(source.rows, device=source.device))
         log_probs = self._read_prompts(source, prompts, max(limits))
+        self.vocabulary = log_probs.size(-1)
         self.back_pointers = BackPointers(limits, options.beam_groups, self.beams, log_probs)
         self._start(source, prompts, limits, log_probs)
         self._cover()
         self._choose(log_probs)
-        self.looking: tuple[Tensor, torch.cuda.Event] | None = None
+        self.looking: HostCopy | None = None
         """Groups that are over, on their way to the host."""
         self.captured: Captured | None = None
         self.static = self._make_static()
@@ -299,9 +300,11 @@ class _BeamSearch:
         ends = candidates.ids == self.processors.eos
         survivors = ends.long().argsort(dim=1, stable=True)[:, : self.beams]  # (Q, K)
         totals = candidates.log_probs.masked_fill(ends, -torch.inf)
-        # Where nothing may follow (every n-gram would repeat) and nothing is finished, the beams end as they are.
-        blocked = (totals.amax(1) == -torch.inf) & (live.pool.amax(1) == -torch.inf) & ~live.done
-        self.back_pointers.cut(live.group, self.place - 1, live.totals, blocked)
+        if self._may_block(totals.size(1)):
+            blocked = (totals.amax(1) == -torch.inf) & (live.pool.amax(1) == -torch.inf) & ~live.done
+            self.back_pointers.cut(live.group, self.place - 1, live.totals, blocked)
+        else:
+            blocked = torch.zeros_like(live.done)
         live.parents, live.ids, live.totals = (
             x.gather(1, survivors) for x in (candidates.parents, candidates.ids, totals)
         )
@@ -320,6 +323,12 @@ class _BeamSearch:
         self.back_pointers.cut(live.group, self.place, self._presentable(), at_limit)
         live.done = live.done | self._over()
         return survivors
+
+    def _may_block(self, candidates: int) -> bool:
+        """Whether nothing may follow while nothing is finished: every n-gram would repeat, phrases are required, or the
+        candidates are all there are. Then the beams end as they are."""
+        constrained = self.processors.needs_history or self.constraints is not None
+        return constrained or self.vocabulary <= candidates + len(self.processors.unfinished)
 
     def _inherited(self, values: Tensor) -> Tensor:
         """Those of the beams' parents, (Q, K, …)."""
@@ -364,17 +373,12 @@ class _BeamSearch:
         """(B, G) of the host: the groups that are over; None where it does not look now. On a device what the last look
         asked for, which has arrived meanwhile, so that the host never waits with nothing launched."""
         done = self.live.done.view(-1, self.options.beam_groups)
-        if done.device.type != "cuda":
-            return done if done.device.type == "cpu" or self.length % LOOK_EVERY == 0 else None
+        if done.device.type == "cpu":
+            return done
         if self.length % LOOK_EVERY:
             return None
-        asked, self.looking = self.looking, (torch.empty_like(done, device="cpu", pin_memory=True), torch.cuda.Event())
-        self.looking[0].copy_(done, non_blocking=True)
-        self.looking[1].record()
-        if asked is None:
-            return None
-        asked[1].synchronize()
-        return asked[0]
+        asked, self.looking = self.looking, HostCopy(done)
+        return None if asked is None else asked.wait()
 
     def _rows(self) -> Tensor:
         """(B, W): the rows of the model's state that the beams continue."""

@@ -39,6 +39,8 @@ def best_candidates(log_probs: Tensor, totals: Tensor, never: Tensor) -> Candida
     """
     beams = totals.size(1)
     found = _top(log_probs.view(*totals.shape, -1), totals, 2 * beams, spare=len(never))
+    if not len(never):
+        return found
     banned = (found.ids.unsqueeze(-1) == never).any(-1)
     values, order = found.log_probs.masked_fill(banned, -torch.inf).topk(min(2 * beams, banned.size(1)))
     return Candidates(log_probs=values, parents=found.parents.gather(1, order), ids=found.ids.gather(1, order))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import accumulator_dtype
-from seqwright.core.cuda_graph import Captured
+from seqwright.core.cuda_graph import Captured, HostCopy
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
 from seqwright.decoding.kept import layout, moved, on_device
@@ -57,26 +57,15 @@ class Outputs:
 
     generations: Sequence[Generation | None]
     """Of each slot."""
-    values: Tensor  # (k, 2, N): ids and log-probabilities of k steps
-    ready: torch.cuda.Event | None = None
-    """When they are there; None: they need no waiting, or are read from the device."""
+    values: HostCopy  # (k, 2, N): ids and log-probabilities of k steps
 
-    @classmethod
-    def copied(cls, generations: Sequence[Generation | None], values: Tensor) -> Outputs:
-        """A copy for the host, which later steps do not overwrite; does not wait for the device."""
-        if values.device.type != "cuda":
-            return cls(generations, values.clone())
-        host = torch.empty_like(values, device="cpu", pin_memory=True)
-        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        host.copy_(values, non_blocking=True)
-        ready.record(torch.cuda.current_stream(values.device))
-        return cls(generations, host, ready)
+    @property
+    def steps(self) -> int:
+        return len(self.values.tensor)
 
     def gained(self) -> dict[int, list[tuple[int, float]]]:
         """Ids and log-probabilities of each sequence by its number; waits for the device."""
-        if self.ready is not None:
-            self.ready.synchronize()
-        by_slot = self.values.permute(2, 1, 0).tolist()  # ids, then log-probabilities, by step
+        by_slot = self.values.wait().permute(2, 1, 0).tolist()  # ids, then log-probabilities, by step
         return {
             generation.id: list(zip(map(int, by_slot[slot][0]), by_slot[slot][1], strict=True))
             for slot, generation in enumerate(self.generations)
@@ -112,7 +101,7 @@ class DecodingStep:
         static = state.static(steps) if self.captures else None
         if static is None:
             log_probs, state = self.model.step(rows.last.unsqueeze(1), state)
-            return Outputs(generations, rows.sample_(log_probs, processors).unsqueeze(0)), state, rows
+            return Outputs(generations, HostCopy(rows.sample_(log_probs, processors).unsqueeze(0))), state, rows
         static, rows = self._moved(static, rows)
         key = processors.signature, static.captured_as()
         if key not in self.graphs:
@@ -123,7 +112,7 @@ class DecodingStep:
         for _ in range(steps):
             graph()
         static.count_steps(steps)
-        return Outputs.copied(generations, self.outputs[:steps]), static, rows
+        return Outputs(generations, HostCopy(self.outputs[:steps])), static, rows
 
     def _moved(self, state: State, rows: Rows) -> tuple[State, Rows]:
         """State and rows in the tensors that steps were captured over; those of another layout replace them."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seqwright.core.batch import Source
 from seqwright.core.config import UserError
+from seqwright.core.cuda_graph import HostCopy
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
 from seqwright.decoding.decoding_step import DecodingStep, Outputs, Rows
@@ -144,7 +145,7 @@ class Engine:
             self.pending = self._advance(moving, self.decoder.ahead) if self.decoder.captures and not reread else None
         for entering in (full, newcomers):
             if entering is not None:
-                outputs.append(Outputs(entering.generations, self._enter(entering).unsqueeze(0)))
+                outputs.append(Outputs(entering.generations, HostCopy(self._enter(entering).unsqueeze(0))))
         for output in outputs:
             gained |= output.gained()
         return self._account(gained) if gained else []
@@ -304,9 +305,7 @@ class Engine:
         assert self.state is not None
         moving = [generation for generation in slots if generation is not None]
         pending = (
-            {}
-            if self.pending is None
-            else {one.id: len(self.pending.values) for one in self.pending.generations if one}
+            {} if self.pending is None else {one.id: self.pending.steps for one in self.pending.generations if one}
         )
         lengths = {one.id: len(one.ids) + pending.get(one.id, 0) for one in moving}
         ahead = min(ahead, max(one.options.max_tokens - lengths[one.id] for one in moving))
@@ -317,7 +316,7 @@ class Engine:
         self._reserve_history(self.rows, self.slots, ahead + max(pending.values(), default=0))
         outputs, self.state, self.rows = self.decoder.run(self.state, self.rows, self.processors, slots, ahead)
         for generation in moving:
-            generation.cached += len(outputs.values)
+            generation.cached += outputs.steps
         return outputs
 
     def _speculate(

@@ -1,8 +1,8 @@
 """Captured steps that outlive a call: the next call of the same shapes on the same model replays them (decision 194).
 
-To run a step once and to capture it takes as long as to replay it fifty times, which most calls of a server or a notebook
-would spend anew. What was captured belongs to the model, with the tensors that it reads and writes; whoever takes it
-copies their own values there.
+To run a step once and to capture it takes as long as to replay it fifty times, which most calls of a server or a
+notebook would spend anew. What was captured belongs to the model, with the tensors that it reads and writes; whoever
+takes it copies their own values there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Kept:
 
 def take(model: object, key: Hashable) -> Entry | None:
     """What was kept under a key on this thread with the same weights, no longer kept: nobody else uses it meanwhile."""
-    kept = getattr(model, ATTRIBUTE, None)
+    kept = vars(model).get(ATTRIBUTE) if isinstance(model, nn.Module) else None
     return None if kept is None else kept.entries.pop((key, _circumstances(model)), None)
 
 
@@ -57,7 +57,7 @@ def keep(model: object, key: Hashable, entry: Entry, device: torch.device) -> No
     """Keeps what was captured for a later call, unless its tensors are too large or the model is no network."""
     if not isinstance(model, nn.Module) or entry.bytes > (limit := max_bytes(device)):
         return
-    kept = model.__dict__.setdefault(ATTRIBUTE, Kept())
+    kept = vars(model).setdefault(ATTRIBUTE, Kept())
     kept.entries[key, _circumstances(model)] = entry
     while len(kept.entries) > MAX_ENTRIES or sum(one.bytes for one in kept.entries.values()) > limit:
         del kept.entries[next(iter(kept.entries))]
@@ -96,9 +96,8 @@ def moved(prefix: str, state: S, tensors: Mapping[str, Tensor]) -> S:
     return state.from_tensors(host_numbers(state) | {name.removeprefix(prefix): tensors[name] for name in own})
 
 
-def _circumstances(model: object) -> Hashable:
+def _circumstances(model: nn.Module) -> Hashable:
     """What a capture also depends on: the thread, whose streams and counters its kernels use, precision, weights."""
-    assert isinstance(model, nn.Module)
     weights = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
     precision = torch.backends.cuda.matmul.allow_tf32, torch.is_autocast_enabled("cuda")
     return threading.get_ident(), precision, weights

@@ -95,25 +95,31 @@ class RowOptions(State):
     def of(
         cls, options: Sequence[SamplingOptions], vocabulary: int, device: torch.device | str, seeds: Sequence[int]
     ) -> RowOptions:
-        def numbers(name: str, neutral: float, dtype: torch.dtype | None = None) -> Tensor:
-            values = [getattr(one, name) for one in options]
-            dtype = dtype or accumulator_dtype(torch.device(device))
-            return torch.tensor([neutral if v is None else v for v in values], dtype=dtype, device=device)
+        def numbers(dtype: torch.dtype, **neutral: float) -> dict[str, Tensor]:
+            """One tensor (R,) for each option, all of them sent to the device at once."""
+            values = [[getattr(one, name) for one in options] for name in neutral]
+            filled = [
+                [default if value is None else value for value in row]
+                for row, default in zip(values, neutral.values(), strict=True)
+            ]
+            return dict(zip(neutral, torch.tensor(filled, dtype=dtype).to(device).unbind(), strict=True))
 
-        whole = torch.long
+        fractions = numbers(
+            accumulator_dtype(torch.device(device)),
+            temperature=1.0,
+            top_p=1.0,
+            min_p=0.0,
+            typical_p=1.0,
+            epsilon_cutoff=0.0,
+            repetition_penalty=1.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
+        )
+        whole = numbers(torch.long, top_k=torch.iinfo(torch.long).max, no_repeat_ngram=0, min_tokens=0)
         return cls(
-            seed=torch.tensor(list(seeds), dtype=whole, device=device),
-            temperature=numbers("temperature", 1.0),
-            top_k=numbers("top_k", torch.iinfo(whole).max, whole),
-            top_p=numbers("top_p", 1.0),
-            min_p=numbers("min_p", 0.0),
-            typical_p=numbers("typical_p", 1.0),
-            epsilon_cutoff=numbers("epsilon_cutoff", 0.0),
-            repetition_penalty=numbers("repetition_penalty", 1.0),
-            presence_penalty=numbers("presence_penalty", 0.0),
-            frequency_penalty=numbers("frequency_penalty", 0.0),
-            no_repeat_ngram=numbers("no_repeat_ngram", 0, whole),
-            min_tokens=numbers("min_tokens", 0, whole),
+            seed=torch.tensor(list(seeds), dtype=torch.long, device=device),
+            **fractions,
+            **whole,
             bias=_bias(options, vocabulary, device),
             forced=_forced(options, vocabulary, device),
         )
