@@ -49,8 +49,10 @@ class Kept:
 
 def take(model: object, key: Hashable) -> Entry | None:
     """What was kept under a key on this thread with the same weights, no longer kept: nobody else uses it meanwhile."""
-    kept = vars(model).get(ATTRIBUTE) if isinstance(model, nn.Module) else None
-    return None if kept is None else kept.entries.pop((key, _circumstances(model)), None)
+    if not isinstance(model, nn.Module) or ATTRIBUTE not in vars(model):
+        return None
+    entry: Entry | None = vars(model)[ATTRIBUTE].entries.pop((key, _circumstances(model)), None)
+    return entry
 
 
 def keep(model: object, key: Hashable, entry: Entry, device: torch.device) -> None:
