@@ -30,9 +30,11 @@ from beam import models
 from peers.peak import cpu_name, cpu_peak
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
+from seqwright.core.cuda_graph import Captured
 from seqwright.decoding import decoding_step
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions, SearchOptions
+from seqwright.decoding.prefill import prefill as read_prompts
 from seqwright.decoding.search import search
 from seqwright.layers.inference.int8_linear import quantize_weights_
 from seqwright.layers.inference.native_linear import huge
@@ -125,7 +127,7 @@ def generation(ours: dict[str, Any], peer: Any, asked: argparse.Namespace, batch
     works["transformers"] = theirs
     if not asked.no_static:
         works["transformers static"] = partial(theirs, cache_implementation="static")
-    timed = Timer(asked.device, asked.repeats).in_turns(works, warmups=2)
+    timed = Timer(asked.device, asked.repeats).in_turns(works, warmups=3)
     result: dict[str, Any] = {"batch": batch} | {name: total / seconds for name, (seconds, _) in timed.items()}
     result["floor"] = total / floor(ours["seqwright"], batch, asked.prompt, asked.tokens, rate)
     outputs = timed["seqwright"][1]
@@ -160,10 +162,10 @@ def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, An
         with torch.inference_mode():
             return peer.generate(**given, **more, early_stopping=True)[:, asked.prompt :].tolist()
 
-    seconds, mine_ids = timer(ours)
+    timed = timer.in_turns({"ours": ours, "theirs": theirs}, warmups=4)
+    (seconds, mine_ids), (peer_seconds, peer_ids) = timed["ours"], timed["theirs"]
     if asked.profile:
         profile(ours, f"beam 5, batch {batch}", length)
-    peer_seconds, peer_ids = timer(theirs)
     equal = sum(one == other for one, other in zip(mine_ids, peer_ids, strict=True))
     rates = {"seqwright": batch * length / seconds, "transformers": batch * length / peer_seconds}
     return {"beam": 5, "batch": batch, "tokens": length, **rates, "ratio": peer_seconds / seconds, "equal": equal}
@@ -171,18 +173,24 @@ def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, An
 
 @torch.inference_mode()
 def prefill(mine: Any, asked: argparse.Namespace) -> dict[str, Any]:
-    """Tokens a second of reading prompts as long as the context, and of the forward pass that training makes."""
+    """Tokens a second of reading prompts as long as the context, as the engine does, and of the forward pass that
+    training makes; both captured on a GPU."""
     timer, rows, length = Timer(asked.device, 4 * asked.repeats), 8 if asked.device == "cuda" else 1, mine.context
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(3, mine.embedding.num_embeddings, (rows, length), generator=generator).to(asked.device)
-    source, batch = Source.empty(rows, asked.device), Batch.of_text(ids, ids)
-    read = timer(lambda: mine.step(ids, mine.start(source, capacity=length)), warmups=2)[0]
-    forward = timer(lambda: mine.hidden(batch), warmups=2)[0]
+    batch, captures = Batch.of_text(ids, ids), asked.device == "cuda"
+    forward = Captured(lambda: mine.hidden(batch), torch.device(asked.device))
+    works: dict[str, Callable[[], Any]] = {
+        "read": lambda: read_prompts(mine, ids, None, capacity=length, captures=captures),
+        "forward": forward,
+    }
+    timed = timer.in_turns(works, warmups=4)
+    read, seconds = timed["read"][0], timed["forward"][0]
     count = rows * length
     if asked.profile:
-        profile(lambda: mine.step(ids, mine.start(source, capacity=length)), f"prefill of {count} tokens", 1)
-        profile(lambda: mine.hidden(batch), f"forward pass of {count} tokens", 1)
-    return {"prefill": count / read, "forward": count / forward, "ratio": forward / read}
+        profile(works["read"], f"prefill of {count} tokens", 1)
+        profile(works["forward"], f"forward pass of {count} tokens", 1)
+    return {"prefill": count / read, "forward": count / seconds, "ratio": seconds / read}
 
 
 def profile(work: Callable[[], Any], name: str, steps: int) -> None:

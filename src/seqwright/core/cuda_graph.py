@@ -21,8 +21,11 @@ class Captured:
     replay.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device, pool: Any = None):
+    def __init__(self, function: Callable[[], None], device: torch.device, pool: Any = None, *, outlives: bool = False):
         self.function, self.device = function, device
+        self.outlives = outlives
+        """Whether it is replayed after other work, which may free the workspaces of cuBLAS (torch.compile does): those
+        that are allocated during the capture belong to the graph."""
         self.pool = pool
         """Memory that graphs share which are never replayed at the same time (`torch.cuda.graph_pool_handle()`)."""
         self.calls = 0
@@ -31,7 +34,7 @@ class Captured:
     @classmethod
     def again(cls, function: Callable[[], None], device: torch.device, graph: torch.cuda.CUDAGraph | None) -> Captured:
         """A function that was captured before over the same tensors; on other devices it is just called."""
-        captured = cls(function, device)
+        captured = cls(function, device, outlives=True)
         captured.calls, captured.graph = 2, graph
         return captured
 
@@ -58,6 +61,8 @@ class Captured:
         gc.disable()
         try:
             with self._side_stream():
+                if self.outlives:
+                    torch._C._cuda_clearCublasWorkspaces()
                 graph.capture_begin(
                     pool=self.pool, capture_error_mode="thread_local"
                 )  # other threads may launch theirs
@@ -65,6 +70,8 @@ class Captured:
                     self.function()
                 finally:
                     graph.capture_end()
+                    if self.outlives:
+                        torch._C._cuda_clearCublasWorkspaces()
         finally:
             if collecting:
                 gc.enable()

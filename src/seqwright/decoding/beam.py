@@ -234,7 +234,7 @@ class _BeamSearch:
             return
         if self.length == self.processors.min_tokens + 1:  # from here on hypotheses may end: another graph
             self.captured = None
-        self.captured = self.captured or Captured(self._step_in_place, self.place.device)
+        self.captured = self.captured or Captured(self._step_in_place, self.place.device, outlives=True)
         self.captured()
         self.state.count_steps(1)
 

@@ -106,7 +106,7 @@ class DecodingStep:
         key = processors.signature, static.captured_as()
         if key not in self.graphs:
             step = partial(self._step_in_place, static, rows, processors)
-            self.graphs[key] = Captured(step, self.device)
+            self.graphs[key] = Captured(step, self.device, outlives=True)
         graph = self.graphs[key]
         self.place.zero_()
         for _ in range(steps):

@@ -42,7 +42,7 @@ class CapturedPrefill:
         self.ids = torch.empty_like(ids)
         self.count = None if count is None else torch.empty_like(count)
         self.output: tuple[Tensor, State] | None = None
-        self.captured = Captured(self._run, ids.device)
+        self.captured = Captured(self._run, ids.device, outlives=True)
 
     def __call__(self, ids: Tensor, count: Tensor | None) -> tuple[Tensor, State]:
         self.ids.copy_(ids)
