@@ -128,7 +128,7 @@ def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, na
         if outcome.summary is None:
             raise KeyboardInterrupt
         records = RunDirectory.open(outcome.path).records() if settings.data.kind in GENERATIVE else []
-        last = next((record for record in reversed(records) if record["kind"] == "sample"), {})
+        last: dict[str, Any] = next((record for record in reversed(records) if record["kind"] == "sample"), {})
         source = last.get("prompt", "") if settings.data.kind == "pairs" else ""
         sample = last.get("text", "")
         rungs.append(Rung(name=kind, path=outcome.path, summary=outcome.summary, sample=sample, source=source))
