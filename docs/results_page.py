@@ -265,6 +265,24 @@ def is_stale(record: Mapping[str, Any]) -> bool:
     return path is None or settings_hash(tomllib.loads(path.read_text(encoding="utf-8"))) != record["recipe_hash"]
 
 
+def best_of_each_text(rungs: list[tuple[str, Mapping[str, Any], Result]]) -> str:
+    """The recorded model with the best likelihood of each text (`on` up to its first comma) that several have scored.
+
+    Models that adapt to the text they read are left out: they see more of it than the others.
+    """
+    by_text: dict[tuple[str, ...], list[tuple[str, Result]]] = {}
+    for shown, entry, score in rungs:
+        if score.metric in ("perplexity", "nll") and not entry.get("adapts"):
+            key = entry.get("on", "").partition(",")[0], score.split, score.metric
+            by_text.setdefault(key, []).append((shown, score))
+    sentences = []
+    for (text, split, metric), several in by_text.items():
+        shown, score = min(several, key=lambda one: one[1].mean)
+        if text and len(several) > 1:
+            sentences.append(f"{text}: {shown}, {score.mean:.{DECIMALS.get(metric, 2)}f} {title(metric)} ({split})")
+    return "Best recorded static model of each text. " + "; ".join(sentences) + "."
+
+
 def lines() -> Iterator[str]:
     """Tables of recorded results by section, then figures without a record, then speed."""
     entries = tomllib.loads((RESULTS / "recipes.toml").read_text(encoding="utf-8"))
@@ -272,15 +290,20 @@ def lines() -> Iterator[str]:
     yield ABOUT.rstrip()
     for section in (*dict.fromkeys(FOLDERS.values()), "Mixtures and variants"):
         rows: list[str] = []
+        rungs: list[tuple[str, Mapping[str, Any], Result]] = []
         for name in sorted(records, key=[*entries, *records].index):
             record, entry = records[name], entries.get(name, {})
             place = section_of(record["recipe"]) if not record["changed"] else "Mixtures and variants"
             if place == section:
                 measures = tuple(entry.get("measures") or MEASURES.get(section, ("accuracy",)))
                 stale = bool(record["recipe_hash"]) and is_stale(record)
-                rows += [row(record, entry, score, valid, stale=stale) for score, valid in results(record, measures)]
+                found = list(results(record, measures))
+                rows += [row(record, entry, score, valid, stale=stale) for score, valid in found]
+                rungs += [(label(record, entry), entry, score) for score, _ in found]
         if rows:
             yield f"\n## {section}\n"
+            if section == "Language models":
+                yield best_of_each_text(rungs) + "\n"
             yield "| recipe | on | split | measure | score | seeds | beside | settings | trained |"
             yield "|---|---|---|---|---|---|---|---|---|"
             yield from rows

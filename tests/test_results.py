@@ -165,10 +165,25 @@ def test_seeds_that_did_not_read_the_test_data_leave_validation_scores() -> None
 
 def test_entries_have_known_keys_and_every_record_names_its_commit_or_sources() -> None:
     entries = PAGE.tomllib.loads((PAGE.RESULTS / "recipes.toml").read_text(encoding="utf-8"))
-    keys = {"on", "measures", "rivals", "settings", "remark", "earlier", "label"}
+    keys = {"on", "measures", "rivals", "settings", "remark", "adapts", "earlier", "label"}
     assert {key for entry in entries.values() for key in entry} <= keys
     assert {entry.get("settings", "unknown") for entry in entries.values()} <= set(PAGE.CHOSEN)
     for path in PAGE.RECORDS.glob("*.json"):
         for seed in json.loads(path.read_text(encoding="utf-8"))["runs"]:
             assert seed["commit"] or seed["sources"], path
             assert seed["machine"], path
+
+
+def test_the_best_of_a_text_is_static_and_has_rivals() -> None:
+    def rung(name: str, on: str, value: float, **entry: Any) -> tuple[str, dict[str, Any], Any]:
+        score = PAGE.Result("perplexity", "test", ("x",), (value,), None, None, "")
+        return name, {"on": on, **entry}, score
+
+    rungs = [
+        rung("ngram", "News, order 5", 141.0),
+        rung("lstm", "News, LSTM", 73.0),
+        rung("cache", "News, adapting", 60.0, adapts=True),
+        rung("alone", "Letters", 9.0),
+    ]
+    said = PAGE.best_of_each_text(rungs)
+    assert said == "Best recorded static model of each text. News: lstm, 73.00 perplexity (test)."

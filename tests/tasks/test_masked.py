@@ -15,7 +15,7 @@ from seqwright.core.progress import Progress
 from seqwright.data.text.corpus import corpus_of
 from seqwright.data.text.masked import MASK, MaskedConfig
 from seqwright.data.text.stream import make_stream
-from seqwright.tasks.masked.task import MaskedCodec, encode_masks, masked_counts, masked_rows
+from seqwright.tasks.masked.task import MaskedCodec, encode_masks, evaluate, masked_counts, masked_rows
 from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
@@ -51,6 +51,26 @@ class Unigram(torch.nn.Module):
     def hidden(self, batch: Batch) -> tuple[torch.Tensor, None]:
         assert batch.source.ids is not None
         return torch.zeros(*batch.source.ids.shape, 3), None
+
+
+def test_examples_show_each_row_with_its_hidden_tokens_and_their_predictions(tokenizer: Tokenizer) -> None:
+    stream = make_stream(corpus_of(TEXT, "line"), tokenizer)
+    model = Unigram(tokenizer)
+    model.head.predict = lambda hidden: model._probabilities().argmax().expand(hidden.shape[:-1])
+    codec = MaskedCodec(tokenizer=tokenizer)
+    examples = evaluate(model, codec, stream, SETTINGS, quick=False).examples  # type: ignore[arg-type]
+    assert examples is not None
+    accuracy = examples.metric("accuracy")
+    assert accuracy is not None
+    assert len(examples.inputs) == len(accuracy.rows) > 4  # rows of several batches, in order
+    for text, reference, output, (right, masks) in zip(
+        examples.inputs, examples.references, examples.outputs, accuracy.rows, strict=True
+    ):
+        assert text.startswith("<sos>") or text[0] in "abcd<"
+        assert len(reference.split()) == len(output.split()) == masks  # "↵" is a token of its own
+        assert set(output.split()) <= {"a"}
+        assert reference.split().count("a") == right
+    assert any(MASK in text for text in examples.inputs)
 
 
 def test_scores_of_predictions_at_masks(tokenizer: Tokenizer) -> None:

@@ -109,7 +109,10 @@ def command(
 
 def ladder_json(trained: Ladder) -> dict[str, Any]:
     """The ladder as JSON."""
-    rows = [{"name": r.name, "run": str(r.path), "summary": r.summary, "sample": r.sample} for r in trained.rungs]
+    rows = [
+        {"name": r.name, "run": str(r.path), "summary": r.summary, "source": r.source, "sample": r.sample}
+        for r in trained.rungs
+    ]
     verdict = {"score": trained.score, "enough": trained.enough, "why": trained.why, "verdict": trained.verdict}
     return {"runs": rows, "report": str(trained.page)} | verdict
 
@@ -149,6 +152,8 @@ def print_ladder(trained: Ladder) -> None:
     for line in scatter(points, write_x=duration, write_y=figure):
         echo(line)
     echo()
+    if sources := list(dict.fromkeys(rung.source for rung in trained.rungs if rung.source)):
+        echo(f"source: {' | '.join(sources)}\n")  # one: all rungs share a split
     for rung in trained.rungs:
         if rung.sample:
             echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")

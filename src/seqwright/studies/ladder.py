@@ -43,6 +43,8 @@ class Rung:
     summary: dict[str, Any]
     sample: str
     """The last sample during training; empty for models that do not generate."""
+    source: str = ""
+    """The source that the sample translates; empty for other data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +128,10 @@ def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, na
         if outcome.summary is None:
             raise KeyboardInterrupt
         records = RunDirectory.open(outcome.path).records() if settings.data.kind in GENERATIVE else []
-        samples = [record["text"] for record in records if record["kind"] == "sample"]
-        rungs.append(Rung(name=kind, path=outcome.path, summary=outcome.summary, sample=samples[-1] if samples else ""))
+        last: dict[str, Any] = next((record for record in reversed(records) if record["kind"] == "sample"), {})
+        source = last.get("prompt", "") if settings.data.kind == "pairs" else ""
+        sample = last.get("text", "")
+        rungs.append(Rung(name=kind, path=outcome.path, summary=outcome.summary, sample=sample, source=source))
     page = folder / "report.html"
     facts = [facts_of(RunDirectory.open(rung.path)) for rung in rungs]
     score = headline(facts)

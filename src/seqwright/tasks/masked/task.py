@@ -20,6 +20,7 @@ from seqwright.data.subword_regularization import RegularizedFeed
 from seqwright.data.text.masked import MASK, MaskedRows
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.counts import Counts, nll_counts, percentage
+from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import Floats, signature
 from seqwright.runs.run import one_or_many
 from seqwright.tasks.base import Settings, synthetic_source
@@ -145,11 +146,7 @@ class MaskedTask(TextTask):
 
     def _tokens(self, batch: Batch) -> str:
         assert batch.source.ids is not None
-        return self._row(batch.source.ids[0][batch.source.mask[0]].tolist())
-
-    def _row(self, ids: list[int]) -> str:
-        """Tokens in one line; a line end is a token, too."""
-        return " ".join(self.tokenizer.tokens(ids)).replace("\n", "↵")
+        return _in_line(self.tokenizer, batch.source.ids[0][batch.source.mask[0]])
 
 
 class MaskedRun(TextRun):
@@ -242,7 +239,50 @@ def evaluate(
     """nll, perplexity and accuracy at fixed masks of a text; `quick` reads its first QUICK_TOKENS."""
     stream = stream.first(QUICK_TOKENS) if quick else stream
     counts = masked_counts(model, codec, stream, settings, device=device, progress=progress)
-    return stream_scores(counts, stream, settings.evaluation, quick=quick)
+    scores = stream_scores(counts, stream, settings.evaluation, quick=quick)
+    if quick:
+        return scores
+    return scores.with_examples(lambda: masked_examples(model, codec, stream, settings, counts, device=device))
+
+
+@torch.inference_mode()
+def masked_examples(
+    model: Any,
+    codec: TextCodec,
+    stream: Stream,
+    settings: Settings,
+    counts: Sequence[Counts],
+    *,
+    device: torch.device | str,
+) -> Examples:
+    """Rows of text as the model reads them, the tokens to be predicted, and its predictions of them."""
+    model.eval()
+    tokenizer = codec.tokenizer
+    feed = masked_rows(stream, tokenizer, settings, length=model.context or DEFAULT_LENGTH, fixed=True)
+    inputs, references, outputs = [], [], []
+    for step in range(feed.steps_per_epoch):
+        batch = feed.batch(step)
+        assert batch.source.ids is not None
+        predicted = model.head.predict(model.hidden(batch.to(device))[0]).cpu()
+        for ids, real, target, guess in zip(batch.source.ids, batch.source.mask, batch.target, predicted, strict=True):
+            masked = target != IGNORE
+            inputs.append(_in_line(tokenizer, ids[real]))
+            references.append(_in_line(tokenizer, target[masked]))
+            outputs.append(_in_line(tokenizer, guess[masked]))
+    # The signature names text, tokenizer and masks: models that agree in it predict the same tokens.
+    return Examples(
+        unit="row of tokens",
+        counts=counts,
+        fingerprint=counts[0].signature,
+        inputs=inputs,
+        references=references,
+        outputs=outputs,
+    )
+
+
+def _in_line(tokenizer: Tokenizer, ids: Tensor) -> str:
+    """Tokens in one line; a line end is a token, too."""
+    return " ".join(tokenizer.tokens(ids.tolist())).replace("\n", "↵")
 
 
 def masked_counts(
