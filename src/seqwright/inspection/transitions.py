@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.labeled import LabeledTensor
@@ -43,7 +44,9 @@ class Transitions:
 
 def has_transitions(subject: Subject) -> bool:
     """Whether a run is a tagger with a CRF."""
-    return isinstance(subject.run, TaggingRun) and isinstance(getattr(subject.run.model, "head", None), CRFHead)
+    model = subject.run.model
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return isinstance(subject.run, TaggingRun) and any(isinstance(module, CRFHead) for module in modules)
 
 
 @torch.inference_mode()
