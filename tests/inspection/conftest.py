@@ -13,7 +13,13 @@ from seqwright.runs.run import Run
 
 Runs = dict[str, Run]
 TEXT = "the cat sat on the dog"
-SOURCES = {"tagger": "the cat sat", "perceptron": "the cat sat", "classifier": "the good dog", "bag": "the good dog"}
+SOURCES = {
+    "tagger": "the cat sat",
+    "crf": "the cat sat",
+    "perceptron": "the cat sat",
+    "classifier": "the good dog",
+    "bag": "the good dog",
+}
 
 
 @pytest.fixture(scope="package")
@@ -56,6 +62,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         "classifier": {"labeled": labels, "model": "lstm", "set": small},
         "bag": {"labeled": labels, "model": "bag", "set": []},
         "tagger": {"tagged": tags, "model": "gru", "set": small},
+        "crf": {"tagged": tags, "model": "gru", "set": [*small, "model.crf=true"]},
         "perceptron": {"tagged": tags, "model": "perceptron", "set": []},
         "masked": {"masked": text, "set": [*blocks, "training.sequence_length=8"]},
         "chat": {"chat": str(folder / "talks.jsonl"), "set": [*blocks, words, *split[:1]]},

@@ -42,6 +42,7 @@ HAVE = {
     "classifier": {"saliency", "gates", "neighbors", "map"},
     "bag": {"saliency"},
     "tagger": {"saliency", "gates", "neighbors", "map"},
+    "crf": {"saliency", "transitions", "gates", "neighbors", "map"},
     "perceptron": {"saliency"},
     "masked": {"tokens", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},
     "chat": {"tokens", "saliency", "attention", "logit-lens", "heads", "positions", "neighbors", "map"},

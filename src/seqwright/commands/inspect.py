@@ -37,7 +37,9 @@ def _span(context: click.Context, parameter: click.Parameter, value: str | None)
     metavar="RUN",
     help="Language models: gain over this run, such as an n-gram, token by token.",
 )
-@click.option("--beside", metavar="TEXT", help="Second text, whose attention is shown beside that of the first.")
+@click.option(
+    "--beside", metavar="TEXT", help="Second text: its views follow those of the first, attention side by side."
+)
 @click.option(
     "--on", callback=existing_files, metavar="FILE", help="Statistics of attention heads over a file: --view heads."
 )
@@ -64,9 +66,9 @@ def command(
     For runs of images, TEXT is an image file.
 
     Views: tokens (surprisal, rank, next-token distribution), back-off (n-grams), image (patches), gain (with
-    --against), saliency
-    (gradients), attention, gates (LSTM, GRU), logit-lens, beam (the search tree), heads (statistics, also --on FILE),
-    positions (similarity), neighbors and map (embeddings). Each run has those that its model allows.
+    --against), saliency (gradients), transitions (CRF), attention, gates (LSTM, GRU), logit-lens, beam (the search
+    tree), heads (statistics, also --on FILE), positions (similarity), neighbors and map (embeddings). Each run has
+    those that its model allows.
 
     \b
     seqwright inspect runs/notes "The cat sat on the"

@@ -23,20 +23,25 @@ def back_off_view(subject: Subject) -> ViewResult:
             joined(one.context),
             one.count,
             one.discount,
+            one.total,
+            one.followers,
+            one.interpolated,
             " · ".join(f"{weight:.4f}" for weight in one.weights),
             one.probability,
         )
         for one in traced
     )
-    columns = ("token", "order", "context used", "count", "discount", "back-off weights", "probability")
+    counts = ("count", "discount", "total", "followers", "interpolated")
+    columns = ("token", "order", "context used", *counts, "back-off weights", "probability")
     used = {order: sum(one.order == order for one in traced) for order in sorted({one.order for one in traced})}
     orders = ", ".join(f"order {order}: {count:,}" for order, count in used.items())
     step = Step(
         "Back-off: orders, counts and discounts",
-        "The longest n-gram that was counted gives the probability: its share of all counts after its context (total),"
-        " interpolated with shorter contexts, as in the formula. Longer contexts, which lack it, multiply back-off"
-        f" weights. Tokens by order: {orders}.",
-        "p(w | context) = (count - discount) / total + weight · p(w | shorter context)",
+        "The longest n-gram that was counted gives the probability: its share of all counts after its context (total;"
+        " followers: how many different tokens they are of), plus the interpolated share of shorter contexts. Longer"
+        f" contexts, which lack it, multiply back-off weights. Tokens by order: {orders}.",
+        "probability = ((count - discount) / total + interpolated) · back-off weights\n"
+        "interpolated = weight(context) · p(w | shorter context)",
         [TokenTable("back-off", columns, rows[subject.options.shown(len(rows), 1)])],
     )
     return ViewResult(step, traced)

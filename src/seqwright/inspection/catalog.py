@@ -19,6 +19,7 @@ from seqwright.inspection.positions import positions_view
 from seqwright.inspection.saliency import DECODERS, MAX_POSITIONS, saliency_view
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import tokens_view
+from seqwright.inspection.transitions import has_transitions, transitions_view
 from seqwright.studies.explain.position_similarity import position_module
 from seqwright.tasks.classification.explanation import explains
 from seqwright.tasks.classification.task import ClassificationRun
@@ -66,6 +67,7 @@ VIEWS: Mapping[str, View] = {
     "image": View(image_view, lambda subject: subject.example.pixels is not None, ("layer", "head")),
     "gain": View(gain_view, lambda subject: subject.against is not None),
     "saliency": View(saliency_view, _has_saliency),
+    "transitions": View(transitions_view, has_transitions),
     "attention": View(attention_view, lambda subject: bool(subject.forward.attention.kinds), ("layer", "head")),
     "gates": View(gates_view, lambda subject: bool(subject.forward.recurrent), ("layer",)),
     "logit-lens": View(logit_lens_view, lambda subject: subject.forward.lens is not None, ("layer",)),

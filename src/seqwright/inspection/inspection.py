@@ -22,6 +22,7 @@ from seqwright.inspection.saliency import MAX_POSITIONS
 from seqwright.inspection.subject import EmptySpanError, Options, Subject, ViewResult
 from seqwright.reporting.markup import Html, element
 from seqwright.runs.run import Run
+from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import LINE_WIDTH
 from seqwright.studies.explain.page import stepped_page
 from seqwright.tasks.example import example, file_examples
@@ -63,6 +64,8 @@ class Inspection:
         named; the gain over another run; or the first that the run has."""
         if self._selected:
             return next((name,) for name in self.views if set(self._selected) & set(VIEWS[name].selects))
+        if self.subject.beside is not None and "attention" in self.views:
+            return ("attention",)
         return ("gain",) if self.subject.against is not None else self.views[:1]
 
     @property
@@ -140,7 +143,8 @@ class Inspection:
         """The chosen views for a terminal; by default one of them."""
         names = self._chosen or self.default
         parts = [self.title, *(textwrap.fill(note, LINE_WIDTH) for note in self.notes)]
-        parts += [self.result(name).step.text(n) for n, name in enumerate(names, 1)]
+        steps = [step for name in names for step in (self.result(name).step, self._second(name)) if step is not None]
+        parts += [step.text(n) for n, step in enumerate(steps, 1)]
         if others := [name for name in self.views if name not in names]:
             parts.append(f"other views (--view NAME, or --html FILE for all): {', '.join(others)}")
         return "\n\n".join(parts) + "\n"
@@ -151,6 +155,8 @@ class Inspection:
         facts = {"run": str(self.subject.run.path), "model": self.subject.run.settings.kind, "text": example.text}
         facts |= {"tokens": list(example.tokens), "source": list(example.source), "notes": list(example.notes)}
         steps = {name: self.result(name).step.as_json() for name in names}
+        seconds = {name: step.as_json() for name in names if (step := self._second(name)) is not None}
+        facts |= {"second_text": seconds} if seconds else {}
         return facts | {"views": steps, "other_views": [name for name in self.views if name not in names]}
 
     def html(self) -> str:
@@ -163,12 +169,35 @@ class Inspection:
                 if self._chosen:
                     raise
                 continue  # the view of a shorter text, such as the source
+            second = self._second(name)
+            if second is not None:
+                step = replace(step, heading=f"{step.heading} (first text)")
             steps.append((step.heading, step.html(len(steps) + 1)))
+            if second is not None:
+                steps.append((second.heading, second.html(len(steps) + 1)))
         example = self.subject.example
         shown = _shortened(example.text) if example.pixels is None else f"{example.text}."
         about = " · ".join([*([shown] if example.text else []), *self.notes])
         command = f"seqwright inspect {self.subject.run.path.name}"
         return stepped_page(self.title, about, steps, command=command, style=STYLE, script=SCRIPT)
+
+    @functools.cached_property
+    def _other(self) -> Inspection | None:
+        """The second text, inspected alone."""
+        subject = self.subject
+        if subject.beside is None:
+            return None
+        return Inspection(Subject(subject.run, subject.beside, subject.options, subject.against))
+
+    def _second(self, name: str) -> Step | None:
+        """A view of the second text; the attention of both is one view, with one choice of layer and head."""
+        if self._other is None or name == "attention" or name not in self._other.views:
+            return None
+        try:
+            step = self._other.result(name).step
+        except EmptySpanError:
+            return None
+        return replace(step, heading=f"{step.heading} (second text)")
 
     def write_html(self, path: str | Path) -> Path:
         """Writes the page; returns its path."""
@@ -226,7 +255,7 @@ def inspect(
         if beside is None:
             return Inspection(Subject(run, first, options, against), views)
         first = replace(first, notes=(*first.notes, f"second text: {_shortened(beside)}"))
-        return Inspection(Subject(run, first, options, against, example(run, beside)), views or ("attention",))
+        return Inspection(Subject(run, first, options, against, example(run, beside)), views)
     if any(one is not None for one in (text, target, beside, against)) or tuple(views or ["heads"]) != ("heads",):
         raise UserError("--on FILE is for the statistics of heads; leave texts, --against and other views out.")
     return Inspection(Subject(run, next(file_examples(run, on)), options), ("heads",))

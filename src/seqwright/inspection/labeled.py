@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from seqwright.core.config import UserError
-from seqwright.studies.explain.figures import Matrix, matrix
+from seqwright.studies.explain.figures import Matrix, matrix, visible
 
 CLASS_TOKEN = "<cls>"
 """Name of the position that a ViT puts in front of the patches."""
@@ -37,7 +37,7 @@ class LabeledTensor:
         return self.figure().html()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Heads:
     """Attention weights of all layers and heads of one kind: `heads[layer, head]`, counted from 0."""
 
@@ -60,6 +60,16 @@ class Heads:
         name = f"{self.kind} attention, layer {layer}, head {head}"
         return LabeledTensor(name, self.layers[layer][head], self.rows, self.columns)
 
+    def __str__(self) -> str:
+        queries, keys = len(self.rows), len(self.columns)
+        return (
+            f"{self.kind} attention: {len(self.layers)} layers × {len(self.layers[0])} heads,"
+            f" {queries} × {keys} weights each (rows: {_ends(self.rows)}; columns: {_ends(self.columns)})"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self}; [layer, head] selects, from 0; .mean(layer)>"
+
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Indices (layer, head)."""
         return ((layer, head) for layer, heads in enumerate(self.layers) for head in range(len(heads)))
@@ -75,11 +85,20 @@ class Heads:
         return LabeledTensor(f"{self.kind} attention, mean of the heads of {where}", values, self.rows, self.columns)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Attention:
     """Attention weights of a forward pass by kind; `attention[layer, head]` is of the first kind."""
 
     kinds: dict[str, Heads]
+
+    def __str__(self) -> str:
+        first = next(iter(self.kinds), "self")
+        chosen = f"select with attention[layer, head], from 0: of kind {first}"
+        others = [f'attention["{kind}"][layer, head]' for kind in self.kinds if kind != first]
+        return "\n".join([*map(str, self.kinds.values()), "; ".join([chosen, *others])])
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __getitem__(self, at: str | tuple[int, int]) -> Any:
         """`attention["cross"]`, or `attention[layer, head]`."""
@@ -88,6 +107,12 @@ class Attention:
         if at not in self.kinds:
             raise UserError(f"no attention of kind '{at}'; this model has {', '.join(self.kinds)}.")
         return self.kinds[at]
+
+
+def _ends(tokens: Sequence[str]) -> str:
+    """The first tokens and the last."""
+    shown = list(map(visible, tokens))
+    return " ".join(shown if len(shown) <= 6 else [*shown[:4], "…", shown[-1]])
 
 
 def check_index(axis: str, index: int, count: int) -> None:

@@ -212,14 +212,22 @@ def _decoder(subject: Subject) -> ViewResult:
     prose = f"Each row is a predicted token: what the {where} add to its log-probability (nats)."
     if len(real) == MAX_TARGETS:
         prose += f" The last {MAX_TARGETS} tokens are shown; --span A:B selects others."
-    return ViewResult(
-        Step("Saliency: what each token adds to a prediction", prose, FORMULA, _matrices(saliency)), saliency
-    )
+    read = [] if example.source else [t + 1 for t in real]
+    figures = _matrices(saliency, read)
+    return ViewResult(Step("Saliency: what each token adds to a prediction", prose, FORMULA, figures), saliency)
 
 
-def _matrices(saliency: Saliency) -> list[Figure]:
-    methods = (saliency.integrated_gradients, saliency.gradient_input)
-    return [matrix(one.name, one.values, rows=one.rows, columns=one.columns, signed=True) for one in methods]
+def _matrices(saliency: Saliency, read: Sequence[int] = ()) -> list[Figure]:
+    """Both methods; a prediction that read only the first so many tokens has empty cells behind them."""
+    figures: list[Figure] = []
+    for one in (saliency.integrated_gradients, saliency.gradient_input):
+        values: list[list[float | None]] = one.values.tolist()
+        width = max(read, default=len(one.columns))
+        for n, count in enumerate(read):
+            values[n][count:] = [None] * (len(values[n]) - count)
+        cut = [row[:width] for row in values]
+        figures.append(matrix(one.name, cut, rows=one.rows, columns=one.columns[:width], signed=True))
+    return figures
 
 
 def _saliency(subject: Subject, scores: Callable[[Batch], Tensor], names: Sequence[str]) -> Saliency:

@@ -27,6 +27,12 @@ class Step:
     """Count of the n-gram (continuation count, for the lower orders of Kneser-Ney), where counts are stored."""
     discount: float
     """Discount of that count."""
+    total: int | None
+    """Sum of the counts of all n-grams with this context that the tables have."""
+    followers: int | None
+    """Number of those n-grams: distinct tokens seen after the context."""
+    weight: float | None
+    """What the probability after the shorter context was multiplied with and added; None for unigrams."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ def trace(tables: Tables, context: Sequence[int], id: int, discounts: NDArray[np
         hit = ngram != ABSENT
         weights = tables.levels[n - 1].back_off if n else None
         count = int(level.count[ngram]) if hit and level.count is not None else None
+        total, followers = _counted(tables, n, row) if hit else (None, None)
         steps.append(
             Step(
                 context=tuple(context[len(context) - n :]),
@@ -57,11 +64,23 @@ def trace(tables: Tables, context: Sequence[int], id: int, discounts: NDArray[np
                 log_prob=float(level.log_prob[ngram]) if hit else None,
                 count=count,
                 discount=0.0 if count is None else float(discounts[n][min(count, 3)]),
+                total=total,
+                followers=followers,
+                weight=math.exp(float(weights[row])) if weights is not None and hit else None,
             )
         )
         if hit:
             break
     return steps
+
+
+def _counted(tables: Tables, n: int, row: int) -> tuple[int | None, int | None]:
+    """The sum of the counts after a context of n ids, and how many n-grams have one."""
+    count = tables.levels[n].count
+    if count is None:
+        return None, None
+    after = count[tables.children(n - 1, np.array([row]))[0]] if n else count
+    return int(after.sum()), int(np.count_nonzero(after))
 
 
 def total(steps: Sequence[Step]) -> float:

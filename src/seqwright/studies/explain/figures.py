@@ -89,7 +89,7 @@ class Matrix(Displayed):
 
     name: str
     values: Any
-    """Nested lists of numbers, of as many levels as the shape has sizes (two at most)."""
+    """Nested lists of numbers, of as many levels as the shape has sizes (two at most); None for no number."""
     shape: tuple[int, ...]
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class Matrix(Displayed):
     def text(self) -> str:
         if not self.shape:
             return f"{self.name} = {self._scalar}"
-        cells = [[number(value) for value in row] for row in self._grid()]
+        cells = [["" if value is None else number(value) for value in row] for row in self._grid()]
         labels = [*map(visible, self.rows), *[""] * (len(cells) - len(self.rows))]
         columns = len(cells[0]) if cells else 0
         heads = list(map(visible, self.columns)) or [""] * columns
@@ -147,7 +147,7 @@ class Matrix(Displayed):
     def _scalar(self) -> str:
         return f"{self.values:,}" if isinstance(self.values, int) else f"{self.values:.6g}"
 
-    def _grid(self) -> list[list[float]]:
+    def _grid(self) -> list[list[float | None]]:
         """The rows that are shown; a vector is one row."""
         rows = self.values if len(self.shape) == 2 else [self.values]
         return [row[:MAX_COLUMNS] for row in rows[:MAX_ROWS]]
@@ -158,7 +158,9 @@ class Matrix(Displayed):
         parts = [f"{count:,} more {axis}" for axis, count in missing.items() if count > 0]
         return [f"… {', '.join(parts)}"] if parts else []
 
-    def _cell(self, value: float) -> Html:
+    def _cell(self, value: float | None) -> Html:
+        if value is None:
+            return element("td")
         weight = None
         if math.isfinite(value) and (self.heat or self.signed):
             weight = abs(value) / self._top if self.signed else min(1.0, max(0.0, value))
@@ -169,7 +171,12 @@ class Matrix(Displayed):
     @functools.cached_property
     def _top(self) -> float:
         """The greatest magnitude that is shown."""
-        return max([1e-12, *(abs(value) for row in self._grid() for value in row if math.isfinite(value))])
+        return max(
+            [
+                1e-12,
+                *(abs(value) for row in self._grid() for value in row if value is not None and math.isfinite(value)),
+            ]
+        )
 
 
 def matrix(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
+from seqwright.tasks.language.back_off import BackOff, back_off
 from seqwright.tasks.language.scores import evaluate, with_accuracy
 from seqwright.tasks.scores import Scores
 from seqwright.training.trainer import total_steps
@@ -232,24 +232,6 @@ class LanguageTask(TextTask):
         return repr(self.tokenizer.decode(batch.input[0].tolist())[:200])
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackOff:
-    """The n-gram that was used for a token, and the back-off weights of longer contexts."""
-
-    token: str
-    probability: float
-    order: int
-    """Length of the n-gram."""
-    context: list[str]
-    """Its tokens but the last."""
-    count: int | None
-    """How often it was counted (in how many contexts, below the highest order of Kneser-Ney); None where not kept."""
-    discount: float
-    """What was taken from that count."""
-    weights: list[float]
-    """Back-off weights of the longer contexts that were seen, but not with this token after them: the longest first."""
-
-
 class TextRun(Run):
     """A run that was trained on documents."""
 
@@ -366,19 +348,8 @@ class LanguageRun(TextRun):
             )
         assert self.tokenizer.sos is not None
         text = [self.tokenizer.sos, *context, *ids]
-        return [self._back_off(text[:place], text[place]) for place in range(len(text) - len(ids), len(text))]
-
-    def _back_off(self, context: Sequence[int], id: int) -> BackOff:
-        *longer, used = self.model.trace(context, id)
-        return BackOff(
-            token=self.tokenizer.tokens([id])[0],
-            probability=math.exp(used.log_prob + sum(step.back_off for step in longer)),
-            order=len(used.context) + 1,
-            context=self.tokenizer.tokens(used.context),
-            count=used.count,
-            discount=used.discount,
-            weights=[math.exp(step.back_off) for step in longer if step.seen],
-        )
+        places = range(len(text) - len(ids), len(text))
+        return [back_off(self.model, self.tokenizer, text[:place], text[place]) for place in places]
 
     def search_audit(
         self, prompts: Sequence[str], options: SearchOptions, widths: Sequence[int], *, progress: Progress = SILENT

@@ -23,7 +23,7 @@ from seqwright.training.optimizer import optimizer
 FAR = 1000
 """Positions up to which candidates are tested for bounds and uniqueness."""
 TOLERANCE = 1e-6
-MAP_POSITIONS, MAP_WIDTH = 40, 32
+MAP_POSITIONS, MAP_WIDTH = 24, 16
 """Size of the heat map."""
 LEARNED = (0, 1, 2, 5, 10, 20, 40)
 """Steps of gradient descent that are shown."""

@@ -1,0 +1,62 @@
+"""Numbers of views that a reader can check by hand: n-gram totals, CRF paths, empty cells, two texts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from .conftest import TEXT, Runs
+
+
+def test_counts_and_totals_give_the_probability(runs: Runs) -> None:
+    run = runs["ngram"]
+    for one in run.inspect(TEXT)["back-off"]:
+        assert one.total is not None
+        own = (one.count - one.discount) / one.total + one.interpolated
+        assert own * math.prod(one.weights) == pytest.approx(one.probability, rel=1e-4)
+        assert 0 < one.followers <= one.total
+
+
+def test_the_path_of_a_crf_is_the_best_of_all_and_its_sum(runs: Runs) -> None:
+    run = runs["crf"]
+    with torch.no_grad():
+        run.model.head.transitions.copy_(torch.randn(run.model.head.transitions.shape, generator=torch.manual_seed(1)))
+    found = run.inspect("the cat sat")["transitions"]
+    assert sum(found.emissions) + sum(found.transitions) + found.last == pytest.approx(found.path_score, abs=1e-5)
+    batch = run.inspect("the cat sat").subject.example.batch
+    with torch.no_grad():
+        emissions = run.model.head(run.model.hidden(batch)[0])[:, :3]
+        paths = list(itertools.product(range(emissions.size(-1)), repeat=3))
+        real = torch.ones(1, 3, dtype=torch.bool)
+        scores = torch.stack([run.model.head.path_score(emissions, torch.tensor([path]), real)[0] for path in paths])
+    names = run.codec.tags
+    assert found.tags == tuple(names[id] for id in paths[int(scores.argmax())])
+    assert math.exp(found.log_prob) == pytest.approx(float(scores.softmax(0).max()), abs=1e-5)
+    assert run.tag("the cat sat").tags == found.tags
+
+
+def test_tokens_behind_a_prediction_have_empty_cells(runs: Runs) -> None:
+    saliency = runs["gpt"].inspect(TEXT, views="saliency")
+    (_, figure) = saliency.as_json()["views"]["saliency"]["figures"]
+    for n, row in enumerate(figure["values"]):
+        assert [value is None for value in row] == [column > n for column in range(len(row))]
+
+
+def test_attention_prints_its_sizes_and_how_to_select(runs: Runs) -> None:
+    attention = runs["transformer"].inspect(TEXT).attention
+    assert "2 layers × 2 heads" in str(attention)
+    assert 'attention["self"][layer, head]' in repr(attention)
+
+
+def test_a_page_of_two_texts_has_every_view_of_both(runs: Runs) -> None:
+    pair = runs["gpt"].inspect("the cat sat", beside="the dog")
+    page = pair.html()
+    for name in pair.views:
+        heading = pair.result(name).step.heading
+        assert (f"{heading} (second text)" in page) == (name != "attention")
+    assert "the dog" in pair.notes[0]
+    assert list(pair.as_json()["views"]) == ["attention"]
+    assert runs["ngram"].inspect("the cat", beside="the dog").text().count("(second text)") == 1
