@@ -107,10 +107,17 @@ def _score(
     progress: Progress,
 ) -> Floats:
     """Surprisals of all ids: lines within the context in padded batches, longer ones alone in overlapping windows."""
+    longest = CHUNK if model.context is None else model.context
+    if len(ends) == 1 and 0 < len(ids) <= longest:  # a server's line: nothing to sort or to pad
+        input = np.empty_like(ids)
+        input[0], input[1:] = sos, ids[:-1]
+        batch = Batch.of_text(torch.from_numpy(input).unsqueeze(0), torch.from_numpy(ids).unsqueeze(0))
+        log_probs, _ = model.score(batch.to(device))
+        return -log_probs[0].cpu().double().numpy()
     lengths = np.diff(ends, prepend=0)
     starts = ends - lengths
     surprisals = np.zeros(len(ids))
-    long = lengths > (CHUNK if model.context is None else model.context)
+    long = lengths > longest
     for n in np.flatnonzero(long):
         line = slice(starts[n], ends[n])
         text = torch.from_numpy(np.append(sos, ids[line]))
