@@ -227,7 +227,10 @@ class Table(Displayed):
 
     def html(self) -> Html:
         numeric = [name for name, right in zip(self.columns, self._numeric(), strict=True) if right]
-        rows = [[_shown(cell) for cell in row] for row in self.rows]
+        rows = [
+            [element("code", cell, class_="drawn") if isinstance(cell, Drawn) else _shown(cell) for cell in row]
+            for row in self.rows
+        ]
         caption = element("figcaption", element("span", self.name, class_="title"))
         notes = [element("p", note, class_="lead") for note in self._left_out()]
         return element("figure", caption, page.table(self.columns, rows, numeric=numeric), *notes)

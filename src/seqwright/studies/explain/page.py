@@ -15,6 +15,7 @@ STYLE = """
 .figures figure { max-width: 100%; }
 .scalar { margin: 0; }
 td, td:first-child, table.matrix th, ul.tree b { white-space: pre-wrap; }
+code.drawn { white-space: pre; background: none; padding: 0; color: inherit; font-size: 13px; }
 table.matrix { width: auto; font-size: 13px; }
 table.matrix th, table.matrix td { padding: 5px 10px; border-bottom: 0; font-weight: 400; }
 table.matrix tbody td:first-of-type { border-left: 1.5px solid var(--quiet); }
