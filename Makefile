@@ -52,6 +52,7 @@ reference: .venv/.ready
 	$(PYTHON) -m seqwright recipes --markdown > docs/reference.md
 	$(PYTHON) benchmarks/laws.py > docs/laws.md
 	$(PYTHON) docs/commands_page.py > docs/commands.md
+	$(PYTHON) docs/api_page.py
 	$(PYTHON) docs/results_page.py > docs/results.md
 	$(PYTHON) docs/lectures_page.py
 

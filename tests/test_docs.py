@@ -33,6 +33,12 @@ def test_the_page_of_commands_is_current() -> None:
     assert (DOCS / "commands.md").read_text(encoding="utf-8") == page, again
 
 
+def test_the_tables_of_the_api_are_current() -> None:
+    written = runpy.run_path(str(DOCS / "api_page.py"))["written"]
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert written(page) == page, "run `python docs/api_page.py`"
+
+
 def test_the_page_of_results_is_current() -> None:
     page = runpy.run_path(str(DOCS / "results_page.py"))["page"]()
     again = "run `python docs/results_page.py > docs/results.md`"
