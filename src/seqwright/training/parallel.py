@@ -110,7 +110,8 @@ def reduces_unused() -> bool:
 
 
 class FullySharded(SingleProcess):
-    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
+    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed;
+    without `reshard`, they are gathered once for all passes of a step."""
 
     def __init__(
         self,
@@ -121,6 +122,7 @@ class FullySharded(SingleProcess):
         on: torch.device,
         bf16: bool,
         cpu_offload: bool,
+        reshard: bool = True,
         tensor_parallel: int = 1,
     ):
         from torch.distributed.device_mesh import init_device_mesh
@@ -145,9 +147,13 @@ class FullySharded(SingleProcess):
         )
         # Pinned memory, from which copies are asynchronous, needs a GPU.
         offload = CPUOffloadPolicy(pin_memory=on.type == "cuda") if cpu_offload else OffloadPolicy()
+        # A mesh of one rank (of data, where blocks are split over all ranks) has its shards whole: gathering them again
+        # would copy and cast every weight twice a pass.
+        self.reshard = reshard and mesh.size() > 1
+        options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy, "offload_policy": offload}
         for block in blocks:
-            fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
-        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy, offload_policy=offload)
+            fully_shard(block, reshard_after_forward=self.reshard, **options)
+        self.root: Any = fully_shard(objective, reshard_after_forward=False, **options)
         if reduces_unused():
             self.root.set_reduce_scatter_unused_params(True)
         self.ranks = ranks
@@ -156,10 +162,12 @@ class FullySharded(SingleProcess):
     @contextmanager
     def accumulating(self) -> Iterator[None]:
         self.root.set_requires_gradient_sync(False)
+        self.root.set_reshard_after_backward(self.reshard)  # weights change after the last pass only
         try:
             yield
         finally:
             self.root.set_requires_gradient_sync(True)
+            self.root.set_reshard_after_backward(True)
 
     @contextmanager
     def evaluated(self, device: torch.device) -> Iterator[None]:
