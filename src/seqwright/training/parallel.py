@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch
 from seqwright.core.ranks import Ranks, evaluation_by
+from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.state import State
 from seqwright.training.objective import Objective
 from seqwright.training.sharded_tensors import full, host_copy, is_sharded, placed_like
@@ -60,6 +61,10 @@ class SingleProcess:
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Plain copies on the host, for a checkpoint that is written while training continues; complete on rank 0."""
         return {name: host_copy(tensor) for name, tensor in tensors.items()}
+
+    def saved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | StreamedTensors:
+        """Tensors as a checkpoint is written from: `gathered`, or gathered one by one meanwhile."""
+        return self.gathered(tensors)
 
     def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:
         """A plain tensor of a checkpoint, laid out as `like`."""
@@ -123,6 +128,7 @@ class FullySharded(SingleProcess):
         bf16: bool,
         cpu_offload: bool,
         reshard: bool = True,
+        stream: bool = False,
         tensor_parallel: int = 1,
     ):
         from torch.distributed.device_mesh import init_device_mesh
@@ -156,7 +162,7 @@ class FullySharded(SingleProcess):
         self.root: Any = fully_shard(objective, reshard_after_forward=False, **options)
         if reduces_unused():
             self.root.set_reduce_scatter_unused_params(True)
-        self.ranks = ranks
+        self.ranks, self.stream = ranks, stream
         super().__init__(objective)
 
     @contextmanager
@@ -186,13 +192,22 @@ class FullySharded(SingleProcess):
         return self.ranks.from_first(compute)
 
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        gathered = {}
-        for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
-            plain = full(tensor.detach())
-            if self.ranks.first:
-                plain = plain.cpu() if is_sharded(tensor) else host_copy(plain)
-                gathered[name] = self.split.plain(name, plain) if self.split else plain
-        return gathered
+        # One at a time: a GPU holds one full tensor, the host of rank 0 all.
+        gathered = {name: self._gathered(name, tensor) for name, tensor in tensors.items()}
+        return {name: plain for name, plain in gathered.items() if plain is not None}
+
+    def saved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | StreamedTensors:
+        if not self.stream:
+            return self.gathered(tensors)
+        return StreamedTensors(tensors, lambda name: cast(Tensor, self._gathered(name, tensors[name])))
+
+    def _gathered(self, name: str, tensor: Tensor) -> Tensor | None:
+        """A plain copy on the host of rank 0, None on the others. A collective."""
+        plain = full(tensor.detach())
+        if not self.ranks.first:
+            return None
+        plain = plain.cpu() if is_sharded(tensor) else host_copy(plain)
+        return (self.split.plain(name, plain) if self.split else plain).contiguous()
 
     def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:
         return placed_like(self.split.permuted(name, tensor) if self.split else tensor, like)
