@@ -63,14 +63,22 @@ def assert_equal_losses(run: Path, other: Path, steps: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds a rank's process in /proc")
-@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        ("training.parallel=ddp",),
+        pytest.param(("training.parallel=fsdp",), marks=pytest.mark.slow),
+        pytest.param(("training.parallel=fsdp", "training.stream_checkpoints=true"), marks=pytest.mark.slow),
+    ],
+    ids=["ddp", "fsdp", "streamed"],
+)
 def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
-    parallel: str, text: Path, tmp_path: Path
+    strategy: tuple[str, ...], text: Path, tmp_path: Path
 ) -> None:
     """1 → 2 → 1 processes, and SIGKILL of a rank between, equal one process to the rounding of sums."""
     run, reference = tmp_path / "run", tmp_path / "reference"
     on_one_process(text, run, 10)
-    settings = options(200, f"training.parallel={parallel}")
+    settings = options(200, *strategy)
     launcher = start("train", "--text", text, "--run", run, "--processes", "2", "--json", *settings)
     wait_until(lambda: (run / "checkpoints" / "step-00000030").exists(), launcher)
     killed = worker(launcher.pid, 1)

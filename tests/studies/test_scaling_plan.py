@@ -63,6 +63,14 @@ def test_accumulation_gathers_weights_in_every_pass_and_keeps_whole_gradients() 
     assert four.activations == one.activations / 4
 
 
+def test_weights_that_are_kept_are_gathered_once_a_step() -> None:
+    again = on(16, rows=64, micro_batch_size=1, precision="bf16")["fsdp"]
+    kept = on(16, rows=64, micro_batch_size=1, precision="bf16", reshard_after_forward=False)["fsdp"]
+    assert again.communication == pytest.approx((8 * 2 + 4) * PARAMETERS * 15 / 16)
+    assert kept.communication == pytest.approx((2 + 4) * PARAMETERS * 15 / 16)
+    assert kept.weights == pytest.approx((4 / 16 + 2) * PARAMETERS)
+
+
 def test_plan_of_a_recipe_on_gpus() -> None:
     plan = sw.plan("lecture-generation-transformer", vocabulary=100, set=["training.batch_size=64"], gpus=4)
     assert [strategy.parallel for strategy in plan.strategies] == ["ddp", "fsdp"]

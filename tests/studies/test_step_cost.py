@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
 from seqwright.studies.device_speed import GPUS, DeviceSpeed, measured_speed
-from seqwright.studies.step_cost import StepCost, step_cost
+from seqwright.studies.step_cost import StepCost, needs_values, step_cost
 from seqwright.studies.step_trace import Operation
 from seqwright.training.config import TrainingConfig
 from tests.contract.kinds import configured
@@ -78,3 +79,22 @@ def test_speed_of_this_machine_is_measured() -> None:
     speed = measured_speed(torch.device("cpu"), "fp32", 16)
     assert 1e6 < speed.products < 1e14
     assert 1e6 < speed.bandwidth < 1e14
+
+
+def test_a_real_error_of_a_trace_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only shapes that depend on values, which the meta device lacks, are forecast by the outputs of layers."""
+
+    def failing(*arguments: object, **options: object) -> None:
+        torch.zeros(2, 3, device="meta") @ torch.zeros(2, 3, device="meta")
+
+    monkeypatch.setattr("seqwright.studies.step_cost.trace_step", failing)
+    with pytest.raises(RuntimeError, match=r"size mismatch|reduction dim"):
+        cost(vocabulary=100, layers=1, width=8, heads=2, context=8)
+    assert needs_values(error_of(lambda: torch.zeros(1, device="meta").item()))
+    assert needs_values(error_of(lambda: torch.zeros(1, device="meta").nonzero()))
+
+
+def error_of(compute: Callable[[], object]) -> RuntimeError:
+    with pytest.raises(RuntimeError) as raised:
+        compute()
+    return raised.value

@@ -89,6 +89,13 @@ CASES = {
     "fsdp": Case(small_gpt, shuffled, adamw(parallel="fsdp")),
     "ddp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9)),
     "fsdp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp")),
+    "fsdp gathered once": Case(
+        small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp", reshard_after_forward=False)
+    ),
+    "fsdp streamed": Case(small_gpt, shuffled, adamw(parallel="fsdp", ema_decay=0.9, stream_checkpoints=True)),
+    "tensor streamed": Case(
+        small_gpt, shuffled, adamw(parallel="fsdp", tensor_parallel=2, stream_checkpoints=True), resumed=True
+    ),
     "fsdp offloaded": Case(small_gpt, shuffled, adamw(parallel="fsdp", cpu_offload=True)),
     "ddp carried": Case(small_lstm, slices, adamw(micro_batch_size=1)),
     "ddp of one row": Case(small_gpt, one_row, sgd()),

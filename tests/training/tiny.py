@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE, Batch
+from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.training.checkpoint_store import Gather
 
 VOCABULARY = 11
@@ -79,8 +80,11 @@ class MemoryStore:
         self.records.append(record)
 
     def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
-        groups = gather().items()
-        copied = {name: {key: value.detach().clone() for key, value in group.items()} for name, group in groups}
+        copied = {}
+        for name, group in gather().items():
+            if isinstance(group, StreamedTensors):
+                group = {key: group.read(key) for key in group.names}
+            copied[name] = {key: value.detach().clone() for key, value in group.items()}
         self.saved[step] = copied, json.loads(json.dumps(progress))
         for old in [old for old in self.saved if old > step]:
             del self.saved[old]

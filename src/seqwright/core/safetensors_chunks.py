@@ -6,7 +6,8 @@ The library's writer maps all tensors into memory at once; those of a large n-gr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,10 +36,28 @@ CHUNK = 1 << 26
 """Bytes of a tensor written at a time."""
 
 
-def safetensors_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+@dataclass(frozen=True)
+class StreamedTensors:
+    """Tensors that are made one after another, in the order of `names`, while a file is written: memory holds one."""
+
+    like: Mapping[str, Tensor]
+    """Tensors of the same types and shapes by name, such as sharded ones."""
+    read: Callable[[str], Tensor]
+    """Makes the next tensor, contiguous on the CPU."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names in the order of a file: aligned without padding."""
+        return sorted(self.like, key=lambda name: (-self.like[name].element_size(), name))
+
+
+def safetensors_chunks(
+    given: Mapping[str, Tensor] | StreamedTensors, metadata: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
     """A safetensors file, chunk by chunk; tensors are contiguous, on the CPU, and share no memory."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # aligned without padding
+    streamed = given if isinstance(given, StreamedTensors) else StreamedTensors(given, given.__getitem__)
+    tensors, names = streamed.like, streamed.names
     end = 0
     for name in names:
         tensor = tensors[name]
@@ -49,7 +68,7 @@ def safetensors_chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for name in names:
-        flat = tensors[name].reshape(-1)
+        flat = streamed.read(name).reshape(-1)
         if flat.stride(0) != 1:  # none or one element is contiguous with any stride, but no view as bytes
             flat = flat.as_strided(flat.shape, (1,))
         data = flat.view(torch.uint8).numpy().data

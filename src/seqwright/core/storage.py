@@ -30,7 +30,7 @@ from seqwright.core.config import ConfigLoader, UserError
 from seqwright.core.limits import check_limit
 from seqwright.core.mapped import release
 from seqwright.core.regular_files import open_regular, read_errors
-from seqwright.core.safetensors_chunks import safetensors_chunks
+from seqwright.core.safetensors_chunks import StreamedTensors, safetensors_chunks
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ def read_jsonl(path: Path, key: str) -> list[dict[str, Any]]:
 
 def save_tensors(
     path: Path,
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor] | StreamedTensors,
     metadata: Mapping[str, str] | None = None,
     before_rename: Callable[[Path], None] = lambda staged: None,
 ) -> None:
@@ -152,7 +152,7 @@ def save_tensors(
 
     `before_rename` is called with the complete temporary file, before it takes the place of `path`.
     """
-    stored, shared = _untied(tensors)
+    stored, shared = (tensors, {}) if isinstance(tensors, StreamedTensors) else _untied(tensors)
     header: dict[str, Any] = dict(metadata or {})
     assert TIED_KEY not in header, f"the metadata key '{TIED_KEY}' is taken"
     if shared:

@@ -38,7 +38,8 @@ MAY_CHANGE = {
     *(f"training.{key}" for key in ("steps", "epochs", "minutes", "log_every", "evaluate_every", "sample_every")),
     *(f"training.{key}" for key in ("checkpoint_every", "keep_last", "keep_best", "patience", "writers")),
     *(f"training.{key}" for key in ("device", "compile", "activation_checkpointing", "parallel", "threads")),
-    *("training.cpu_offload", "training.tensor_parallel"),
+    *("training.cpu_offload", "training.tensor_parallel", "training.reshard_after_forward"),
+    "training.stream_checkpoints",
 }
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is learned,
 device, compile, parallel, … up to the rounding of sums (and the dropout masks of ranks)."""

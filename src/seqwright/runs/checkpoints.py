@@ -14,6 +14,7 @@ from torch import Tensor
 from seqwright.core.config import UserError
 from seqwright.core.lock import is_locked
 from seqwright.core.regular_files import FileRecord
+from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.storage import (
     atomic_directory,
     load_tensors,
@@ -86,7 +87,7 @@ class Checkpoints:
     def save(
         self,
         step: int,
-        groups: Mapping[str, Mapping[str, Tensor]],
+        groups: Mapping[str, Mapping[str, Tensor] | StreamedTensors],
         state: Mapping[str, Any],
         *,
         keep: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,15 @@ def layer_table(make: Callable[[], nn.Module], batch: Batch) -> tuple[list[Layer
     model = on_meta_device(make)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > META_PARAMETERS and not is_recurrent(model):
-        model, batch = model.to("meta"), batch.to("meta")
-    else:
-        model = model.to_empty(device="cpu")
+        with suppress(NotImplementedError):  # shapes that depend on values, such as the words of a text
+            return _layers(model.to("meta"), batch.to("meta")), parameters
+    return _layers(model.to_empty(device="cpu"), batch), parameters
+
+
+def _layers(model: nn.Module, batch: Batch) -> list[Layer]:
     with _recorded(model.eval()) as layers, torch.no_grad():
         model(batch)
-    return list(layers.values()), parameters
+    return list(layers.values())
 
 
 def on_meta_device(make: Callable[[], nn.Module]) -> nn.Module:

@@ -116,10 +116,11 @@ def strategies(
     made = [strategy("ddp", 4 * parameters, reduced, kept, 1, 2 * sent * reduced)]
     if blocks and gpus > 1:
         held = 2 * max(blocks) + outside
-        weights = 4 * parameters / gpus + (2 if half else 4) * held
+        weights = 4 * parameters / gpus + ((2 if half else 4) * held if config.reshard_after_forward else gathered)
         # While passes accumulate, gradients are not sharded.
         gradients = reduced if rank.passes > 1 else reduced / gpus + GRADIENT_BYTES * held
-        communication = sent * (2 * rank.passes * gathered + reduced)
+        gathers = 2 * rank.passes if config.reshard_after_forward else 1
+        communication = sent * (gathers * gathered + reduced)
         made.append(strategy("fsdp", weights, gradients, cost.activations, gpus, communication))
     return made
 

@@ -62,7 +62,9 @@ def step_cost(
         return _by_outputs(model, layers, rows, loss, half=half)
     try:
         trace = trace_step(model, batch, half=half, checkpointed=config.activation_checkpointing)
-    except (NotImplementedError, RuntimeError):  # shapes that depend on values, such as the words of a text
+    except RuntimeError as error:
+        if not needs_values(error):
+            raise
         return _by_outputs(model, layers, rows, loss, half=half)
     kept = trace.kept + trace.weight_copies
     return StepCost(
@@ -71,6 +73,12 @@ def step_cost(
         weight_copies=trace.weight_copies,
         peak=max(kept + loss.transient, trace.peak) + loss.gradient,
     )
+
+
+def needs_values(error: RuntimeError) -> bool:
+    """Whether a trace failed because a shape depends on values, such as the words of a text, which the meta device does
+    not have. Any other error is one of the model or of the trace, and has to show."""
+    return isinstance(error, NotImplementedError) or "meta tensors" in str(error)
 
 
 def _loss(model: nn.Module, targets: int, *, half: bool, on: str) -> Loss:

@@ -8,9 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
-from seqwright.core.ranks import Ranks, TensorGroups
+from torch import Tensor
 
-Gather = Callable[[], TensorGroups]
+from seqwright.core.ranks import Ranks, TensorGroups
+from seqwright.core.safetensors_chunks import StreamedTensors
+
+SavedGroups = dict[str, dict[str, Tensor] | StreamedTensors]
+"""Tensors of a checkpoint by group, some of which are gathered while they are written."""
+Gather = Callable[[], SavedGroups]
 """Copies the tensors of a checkpoint to the host when a store has room for them. A collective: complete on rank 0."""
 
 
@@ -49,6 +54,9 @@ class BackgroundStore:
         """Saves a checkpoint after the one before, whose memory is free by then; raises the error of that one."""
         self.wait()
         groups = gather()
+        if any(isinstance(tensors, StreamedTensors) for tensors in groups.values()):
+            self.store.save(step, lambda: groups, progress, kept)  # gathers, as all ranks do at this point
+            return
         self.pending = self.pool.submit(self.store.save, step, lambda: groups, progress, kept)
 
     def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
@@ -90,8 +98,11 @@ class RankStore:
     def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
         if self.ranks.first:
             self.store.save(step, gather, progress, kept)
-        else:
-            gather()
+            return
+        for tensors in gather().values():
+            if isinstance(tensors, StreamedTensors):
+                for name in tensors.names:
+                    tensors.read(name)
 
     def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
         groups, progress = self.store.load(step) if self.ranks.first else (None, {})

@@ -9,6 +9,7 @@ from seqwright.core.config import UserError
 from seqwright.core.ranks import Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training.averaging import WeightAverage
+from seqwright.training.checkpoint_store import SavedGroups
 from seqwright.training.optimizer import load_optimizer_tensor, optimizer_state
 from seqwright.training.parallel import SingleProcess
 from seqwright.training.sharded_tensors import host_copy
@@ -22,14 +23,14 @@ def gathered_groups(
     carry: State | None,
     objective: SingleProcess,
     ranks: Ranks,
-) -> TensorGroups:
+) -> SavedGroups:
     """Copies of weights, optimizer state, averaged weights and carried states of all rows; complete on rank 0."""
-    groups = {
-        "model": objective.gathered(weights(model)),
-        "optimizer": objective.gathered(optimizer_state(optimizer, model)),
+    groups: SavedGroups = {
+        "model": objective.saved(weights(model)),
+        "optimizer": objective.saved(optimizer_state(optimizer, model)),
     }
     if average is not None:
-        groups["ema"] = objective.gathered(average.tensors)
+        groups["ema"] = objective.saved(average.tensors)
     if carry is not None:
         groups["carry"] = {name: host_copy(ranks.cat(rows.contiguous())) for name, rows in carry.named_tensors()}
     return groups

@@ -121,6 +121,13 @@ class TrainingConfig:
     """Tensor parallelism, with parallel = "fsdp": ranks that share the heads and inner width of every Transformer block
     (Shoeybi et al. 2019; PyTorch's parallelize_module). Such groups of ranks, which should be on one machine, share
     batches and shards as single ranks do otherwise. For wide GPTs; without effect on one process."""
+    reshard_after_forward: bool = True
+    """With parallel = "fsdp": free gathered weights after the forward pass, and gather them again for the backward pass
+    (ZeRO-3). false keeps them until the last backward pass of a step: they are gathered once a step, for the memory of
+    all of them (2 bytes a parameter with bf16, else 4)."""
+    stream_checkpoints: bool = False
+    """With parallel = "fsdp": write checkpoints tensor by tensor as rank 0 gathers them, so that its host holds one of
+    them rather than all (12 bytes a parameter). Steps then wait for the disk, too."""
     cpu_offload: bool = False
     """With parallel = "fsdp" on GPUs: keep sharded parameters, gradients and optimizer state in host memory (FSDP2's
     CPUOffloadPolicy). The optimizer then steps on the CPU, and every block waits for its weights: for models that do

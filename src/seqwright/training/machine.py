@@ -68,6 +68,8 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
             on=on,
             bf16=config.precision == "bf16",
             cpu_offload=config.cpu_offload,
+            reshard=config.reshard_after_forward,
+            stream=config.stream_checkpoints,
             tensor_parallel=config.tensor_parallel,
         )
     module = _compiled(objective, config, on)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import Batch
 from seqwright.core.ranks import Ranks, evaluation_by
+from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.state import State
 from seqwright.training.objective import Objective
 from seqwright.training.sharded_tensors import full, host_copy, is_sharded, placed_like
@@ -60,6 +61,10 @@ class SingleProcess:
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Plain copies on the host, for a checkpoint that is written while training continues; complete on rank 0."""
         return {name: host_copy(tensor) for name, tensor in tensors.items()}
+
+    def saved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | StreamedTensors:
+        """Tensors as a checkpoint is written from: `gathered`, or gathered one by one meanwhile."""
+        return self.gathered(tensors)
 
     def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:
         """A plain tensor of a checkpoint, laid out as `like`."""
@@ -110,7 +115,8 @@ def reduces_unused() -> bool:
 
 
 class FullySharded(SingleProcess):
-    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed."""
+    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed;
+    without `reshard`, they are gathered once for all passes of a step."""
 
     def __init__(
         self,
@@ -121,6 +127,8 @@ class FullySharded(SingleProcess):
         on: torch.device,
         bf16: bool,
         cpu_offload: bool,
+        reshard: bool = True,
+        stream: bool = False,
         tensor_parallel: int = 1,
     ):
         from torch.distributed.device_mesh import init_device_mesh
@@ -145,21 +153,27 @@ class FullySharded(SingleProcess):
         )
         # Pinned memory, from which copies are asynchronous, needs a GPU.
         offload = CPUOffloadPolicy(pin_memory=on.type == "cuda") if cpu_offload else OffloadPolicy()
+        # A mesh of one rank (of data, where blocks are split over all ranks) has its shards whole: gathering them again
+        # would copy and cast every weight twice a pass.
+        self.reshard = reshard and mesh.size() > 1
+        options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy, "offload_policy": offload}
         for block in blocks:
-            fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload)
-        self.root: Any = fully_shard(objective, mesh=mesh, mp_policy=policy, offload_policy=offload)
+            fully_shard(block, reshard_after_forward=self.reshard, **options)
+        self.root: Any = fully_shard(objective, reshard_after_forward=False, **options)
         if reduces_unused():
             self.root.set_reduce_scatter_unused_params(True)
-        self.ranks = ranks
+        self.ranks, self.stream = ranks, stream
         super().__init__(objective)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
         self.root.set_requires_gradient_sync(False)
+        self.root.set_reshard_after_backward(self.reshard)  # weights change after the last pass only
         try:
             yield
         finally:
             self.root.set_requires_gradient_sync(True)
+            self.root.set_reshard_after_backward(True)
 
     @contextmanager
     def evaluated(self, device: torch.device) -> Iterator[None]:
@@ -178,13 +192,22 @@ class FullySharded(SingleProcess):
         return self.ranks.from_first(compute)
 
     def gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        gathered = {}
-        for name, tensor in tensors.items():  # one at a time: a GPU holds one full tensor, the host of rank 0 all
-            plain = full(tensor.detach())
-            if self.ranks.first:
-                plain = plain.cpu() if is_sharded(tensor) else host_copy(plain)
-                gathered[name] = self.split.plain(name, plain) if self.split else plain
-        return gathered
+        # One at a time: a GPU holds one full tensor, the host of rank 0 all.
+        gathered = {name: self._gathered(name, tensor) for name, tensor in tensors.items()}
+        return {name: plain for name, plain in gathered.items() if plain is not None}
+
+    def saved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | StreamedTensors:
+        if not self.stream:
+            return self.gathered(tensors)
+        return StreamedTensors(tensors, lambda name: cast(Tensor, self._gathered(name, tensors[name])))
+
+    def _gathered(self, name: str, tensor: Tensor) -> Tensor | None:
+        """A plain copy on the host of rank 0, None on the others. A collective."""
+        plain = full(tensor.detach())
+        if not self.ranks.first:
+            return None
+        plain = plain.cpu() if is_sharded(tensor) else host_copy(plain)
+        return (self.split.plain(name, plain) if self.split else plain).contiguous()
 
     def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:
         return placed_like(self.split.permuted(name, tensor) if self.split else tensor, like)
