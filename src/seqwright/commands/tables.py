@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqwright.commands.checks import input_path
+from seqwright.commands.checks import input_path, output_file
 from seqwright.commands.common import echo, text_or_line_chunks
 from seqwright.commands.ranked import command_ranks, in_rank_order, rank_part, sum_over_ranks
 from seqwright.core.config import UserError
@@ -33,6 +33,7 @@ OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
+    callback=output_file,
     help="Write to FILE at once when all is done: .csv, .tsv and .jsonl keep every column and add the results.",
 )
 FORMAT = click.option(
