@@ -41,7 +41,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 HYPERPARAMETERS = ("training.", "model.")
 """Sections whose keys people pass to `train` as keywords."""
-READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors")
+READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors", "data.encoding")
 """Keys of [data] that say how files are parsed; they may differ from those of training."""
 
 
@@ -138,7 +138,7 @@ def open(
 ) -> Run:
     """A run, opened for inference, of the class of its task; of an unfinished one its newest checkpoint, with a
     SeqwrightWarning. `columns` and `set` override how files are parsed where they differ from the training files:
-    {"text": "body", "label": "stars"}, `data.errors=replace`. `precision` bf16 or fp16 is the dtype of weights and KV
+    {"text": "body", "label": "stars"}, `data.encoding=latin-1`. `precision` bf16 or fp16 is the dtype of weights and KV
     cache of generative models, int8 that of the weights of their linear layers on a CPU; log-probabilities stay
     float32. `trust` lets a run that was made elsewhere name the data it is evaluated on."""
     reading = as_list(set)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from seqwright.core.config import UserError
-from seqwright.data.files import read_text, resolve
+from seqwright.core.warning import SeqwrightWarning
+from seqwright.data.files import check_encoding, read_text, resolve
 
 
 def written(path: Path, data: bytes) -> Path:
@@ -22,11 +23,11 @@ def written(path: Path, data: bytes) -> Path:
 )
 def test_text_is_read_exactly(tmp_path: Path, name: str, compress: object) -> None:
     text = "một\r\nhai\n\u2028ba\x85\rbốn 🙂"
-    assert read_text(written(tmp_path / name, compress(text.encode()))) == (text, 0)  # type: ignore[operator]
+    assert read_text(written(tmp_path / name, compress(text.encode()))) == (text, [])  # type: ignore[operator]
 
 
 def test_a_byte_order_mark_is_dropped_once(tmp_path: Path) -> None:
-    assert read_text(written(tmp_path / "a", "\ufeff\ufeffa".encode())) == ("\ufeffa", 0)
+    assert read_text(written(tmp_path / "a", "\ufeff\ufeffa".encode())) == ("\ufeffa", [])
 
 
 def test_a_line_of_ten_megabytes_is_read(tmp_path: Path) -> None:
@@ -39,9 +40,14 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b"\xef\xbb\xbf", "is empty"),
-        (b"ab\ncd\xffe", r'0xff at byte 5 \(line 2\).*data\.errors = "replace"'),
+        (
+            b"ab\ncd\xffe",
+            r"0xff at byte 5 \(line 2\); it looks like latin-1: add --set data\.encoding=latin-1.*errors=replace",
+        ),
+        (b"costs 5 \x80 today", "it looks like cp1252: add --set data.encoding=cp1252"),
+        ("Привет мир".encode("cp1251"), "name its encoding, as in --set data.encoding=cp1251"),
         (b"\xef\xbb\xbfab\xe1\xbb", "0xe1 at byte 5"),
-        ("a\tb".encode("utf-16"), "is UTF-16, as spreadsheets write it; save it as UTF-8"),
+        ("a\tb".encode("utf-16"), "is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16"),
         (b"ab\0c", "binary or UTF-16: NUL at byte 2"),
     ],
 )
@@ -51,7 +57,27 @@ def test_decoding_errors_are_refused_with_their_position(tmp_path: Path, data: b
 
 
 def test_replaced_decoding_errors_are_counted(tmp_path: Path) -> None:
-    assert read_text(written(tmp_path / "a", "\ufffd".encode() + b"\xffb\0"), "replace") == ("\ufffd\ufffdb\ufffd", 2)
+    assert read_text(written(tmp_path / "a", "\ufffd".encode() + b"\xffb\0"), "replace") == (
+        "\ufffd\ufffdb\ufffd",
+        [f"{tmp_path / 'a'}: 2 decoding errors were replaced by U+FFFD."],
+    )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "UTF8", "utf-8-sig"])
+def test_text_is_read_in_its_encoding(tmp_path: Path, encoding: str) -> None:
+    path = written(tmp_path / "a", "olé\r\n".encode(encoding))
+    assert read_text(path, encoding=encoding) == ("olé\r\n", [])
+
+
+def test_utf8_read_in_another_encoding_is_pointed_out(tmp_path: Path) -> None:
+    with pytest.warns(SeqwrightWarning, match="is valid UTF-8, but read as latin-1; --set data.encoding=utf-8"):
+        assert read_text(written(tmp_path / "a", "olé".encode()), encoding="latin-1")[0] == "olÃ©"
+
+
+@pytest.mark.parametrize("encoding", ["latin_one", "base64", "rot13", "a\0b", ""])
+def test_names_that_are_no_text_encodings_are_refused(encoding: str) -> None:
+    with pytest.raises(UserError, match="no encoding"):
+        check_encoding(encoding)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,16 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.data.column_roles import columns_override, parse_columns
-from seqwright.data.tables import Lines, Table, TableFormat, TableWriter, TextColumns, open_table, resembled_format
+from seqwright.data.tables import (
+    Lines,
+    Table,
+    TableFormat,
+    TableWriter,
+    TextColumns,
+    open_table,
+    resembled_format,
+    trained_format,
+)
 
 
 def opened(text: str, format: TableFormat, **wanted: object) -> Table:
@@ -195,3 +204,21 @@ def test_columns_by_role() -> None:
 )
 def test_plain_text_that_starts_like_a_table(line: str, format: str | None) -> None:
     assert resembled_format(line) == format
+
+
+@pytest.mark.parametrize(
+    ("line", "trained", "format"),
+    [
+        ("id,Inhalt", ("Inhalt",), "csv"),
+        ('"The id";"Der Inhalt"', ("Der Inhalt",), "csv"),
+        ("Inhalt\tid", ("Inhalt",), "tsv"),
+        ('{"Inhalt": "a", "id": 1}', ("Inhalt",), "jsonl"),
+        ("id,Inhalt der Kiste", ("Inhalt",), None),
+        ("Inhalt", ("Inhalt",), None),
+        ("1,2", ("2",), None),
+        ("id,Inhalt", (), None),
+        ("id,Inhalt", ("Inhalt", "Frage"), None),
+    ],
+)
+def test_a_header_of_the_training_files_is_recognized(line: str, trained: tuple[str, ...], format: str | None) -> None:
+    assert trained_format(line, trained) == format

@@ -41,11 +41,11 @@ def tiny(*settings: str) -> list[str]:
         (b"x", "leaves one side empty; hold out another share, or name a file in data.valid."),
         (
             bytes(range(256)) * 4,
-            "looks binary or UTF-16: NUL at byte 0 (line 1); give a UTF-8 text file, or set data.errors",
+            "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file, or name its encoding: --set data.enc",
         ),
         (
             b"fine\n" * 400 + b"ol\xe9\n",
-            "is not UTF-8: 0xe9 at byte 2,002 (line 401); give a UTF-8 text file, or set data.e",
+            "is not UTF-8: 0xe9 at byte 2,002 (line 401); it looks like latin-1: add --set data.encoding=latin-1.",
         ),
     ],
     ids=["empty", "BOM only", "one line", "two words", "one letter", "binary", "invalid UTF-8"],
@@ -70,6 +70,21 @@ def test_data_errors_replace_decodes_invalid_utf8(seqwright: Command, workdir: P
     result = seqwright("train", "--text", "bad.txt", *tiny("data.errors=replace"), "--run", "run")
     assert result.status == 0, result.err
     assert "bad.txt: 1 decoding errors were replaced by U+FFFD." in " ".join(result.err.split())
+
+
+def test_latin_1_is_read_in_its_encoding_by_train_and_evaluate(seqwright: Command, workdir: Path) -> None:
+    text = synthetic_text(60) + "olé señor\n"
+    (workdir / "latin.txt").write_bytes(text.encode("latin-1"))
+    (workdir / "utf8.txt").write_text(text, encoding="utf-8")
+    options = ("--model", "ngram", "--set", "data.encoding=latin-1")
+    assert seqwright("train", "--text", "latin.txt", *options, "--run", "run").status == 0
+    on_latin = seqwright("evaluate", "run", "--on", "latin.txt")
+    on_utf8 = seqwright("evaluate", "run", "--on", "utf8.txt", "--set", "data.encoding=utf-8")
+    assert on_latin.out == on_utf8.out
+    assert "valid UTF-8" in " ".join(seqwright("evaluate", "run", "--on", "utf8.txt").err.split())
+    unknown = seqwright("train", "--text", "latin.txt", "--set", "data.encoding=latin_11", "--run", "no")
+    assert unknown.status == 2
+    assert "no encoding 'latin_11'. Did you mean 'latin-1'?" in unknown.err.replace("latin1", "latin-1")
 
 
 RECIPE = """
@@ -318,7 +333,7 @@ def test_replaced_bytes_of_validation_data_are_reported(
         (["serve", "run"], "Not yet a command"),
         (["evaluate", "trained"], "Did you mean runs/trained?"),
         (["evaluate", "runs/deep"], "Did you mean runs/deeper/deep?"),
-        (["train", "--text", "latin.txt"], "latin.txt > NEW` converts it"),
+        (["train", "--text", "latin.txt"], "--set data.encoding=latin-1"),
     ],
 )
 def test_habits_of_other_tools_are_met_with_the_right_name(

@@ -266,3 +266,16 @@ def test_a_small_file_is_scored_by_cross_validation(seqwright: Command, workdir:
     result = seqwright("train", "--labeled", "tiny.tsv", "--run", "tiny")
     assert "the run has no score of its own" in result.err
     assert "Scored on" not in result.out
+
+
+def test_out_replaces_no_input_and_makes_no_folder(seqwright: Command, workdir: Path, classifier: Path) -> None:
+    (workdir / "in.csv").write_text("text\ngood\n")
+    for arguments in (["in.csv", "--out", "./in.csv"], ["--out", "in.csv", str(workdir / "in.csv")]):
+        result = seqwright("classify", classifier, *arguments)
+        assert result.status == 2
+        assert "is the input, which would be lost; name another file: --out in-new.csv" in result.err
+    result = seqwright("classify", classifier, "in.csv", "--out", "mistyped/out.csv")
+    assert result.status == 2
+    assert "there is no folder mistyped; correct its name, or make it: mkdir -p mistyped." in result.err
+    assert (workdir / "in.csv").read_text() == "text\ngood\n"
+    assert not (workdir / "mistyped").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -53,7 +54,26 @@ def existing_inputs(context: click.Context, parameter: click.Parameter, value: P
     for text in _each(value):
         if not is_folder(text):  # whoever reads texts refuses it
             input_path(text)
+        _refuse_own_input(text, context.params.get("out"))
     return value
+
+
+def output_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """click callback: a file to write, in a folder that exists; not the one that is read."""
+    if value is not None and not value.parent.is_dir():
+        made = f"mkdir -p {shlex.quote(str(value.parent))}"
+        raise UserError(f"--out {value}: there is no folder {value.parent}; correct its name, or make it: {made}.")
+    _refuse_own_input(context.params.get("text_or_file"), value)
+    return value
+
+
+def _refuse_own_input(text_or_file: str | None, out: Path | None) -> None:
+    """Raises where the output would replace its input. Options come in any order: both callbacks ask."""
+    if out is None or not out.exists() or not is_file(text_or_file):
+        return
+    if out.samefile(str(text_or_file)):
+        other = out.with_name(f"{out.stem}-new{out.suffix}")
+        raise UserError(f"--out {out} is the input, which would be lost; name another file: --out {other}.")
 
 
 def is_file(text_or_file: str | None) -> bool:

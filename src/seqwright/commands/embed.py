@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from seqwright.commands.checks import output_file
 from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, echo, print_json
 from seqwright.commands.tables import FORMAT, open_input, print_columns
 from seqwright.core.printable import quantity
@@ -25,7 +26,11 @@ SUFFIXES = (".npz", ".safetensors")
     help="Pooling of hidden states: mean or max over tokens, or the first or last token.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write an array to a .npz or .safetensors file."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=output_file,
+    help="Write an array to a .npz or .safetensors file.",
 )
 @COLUMNS
 @FORMAT

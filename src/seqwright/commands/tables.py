@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seqwright.commands.checks import input_path
+from seqwright.commands.checks import input_path, output_file
 from seqwright.commands.common import echo, text_or_line_chunks
 from seqwright.commands.ranked import command_ranks, in_rank_order, rank_part, sum_over_ranks
 from seqwright.core.config import UserError
@@ -33,27 +33,32 @@ OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
+    callback=output_file,
     help="Write to FILE at once when all is done: .csv, .tsv and .jsonl keep every column and add the results.",
 )
 FORMAT = click.option(
     "--format",
     type=click.Choice(["text", "csv", "tsv", "jsonl"]),
-    help="Format of the input. Default: by its suffix; text (plain lines) for standard input.",
+    help="Format of the input. Default: by its suffix; standard input is text (plain lines), or a table where its first"
+    " line has the columns of the training files by name.",
 )
 
 
 def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Table:
     """The table of a file or of standard input, or of a single text."""
-    from seqwright.data.tables import Lines, format_of, open_table
+    from seqwright.data.tables import Lines, first_line, format_of, open_table, trained_format
 
-    chunks, path = text_or_line_chunks(text_or_file), input_path(text_or_file)
+    piped, path = text_or_file in (None, "-"), input_path(text_or_file)
+    if piped and command_ranks() is not None:
+        raise UserError("several processes share a file, and standard input is one stream; name a file.")
+    lines = Lines(text_or_line_chunks(text_or_file))
     if format is None:
         format = "text" if path is None else format_of(path)
-        chunks = _noted(chunks) if format == "text" else chunks
-    lines = Lines(chunks)
+        columns = wanted.chosen or wanted.trained
+        format = (trained_format(first_line(lines), columns) if piped and columns else None) or format
+        if format == "text":
+            lines = Lines(_noted(lines.chunks_left()))
     refuse_columns_of_text(format, wanted.chosen)
-    if text_or_file in (None, "-") and command_ranks() is not None:
-        raise UserError("several processes share a file, and standard input is one stream; name a file.")
     if format == "text":  # a table without a header is an error
         note_empty(path)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
@@ -67,8 +72,15 @@ def _noted(chunks: Iterable[list[str]]) -> Iterator[list[str]]:
 
     for number, chunk in enumerate(chunks):
         if number == 0 and chunk and (like := resembled_format(chunk[0])):
-            echo(f"each line is taken as a text; --format {like} reads the columns of a table.", err=True)
+            note_resembled(like)
         yield chunk
+
+
+def note_resembled(format: str) -> None:
+    """Prints that plain text starts like a table, whose header would be a text."""
+    echo(
+        f"each line, the first one, too, is taken as a text; --format {format} reads the columns of a table.", err=True
+    )
 
 
 def note_empty(path: Path | None) -> None:

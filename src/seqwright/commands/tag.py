@@ -21,7 +21,15 @@ from seqwright.commands.common import (
     split_data_overrides,
     text_or_line_chunks,
 )
-from seqwright.commands.tables import OUT, Output, note_empty, refuse_columns_of_text, table_progress, write_lines
+from seqwright.commands.tables import (
+    OUT,
+    Output,
+    note_empty,
+    note_resembled,
+    refuse_columns_of_text,
+    table_progress,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from seqwright.data.tables import TableRow
@@ -75,7 +83,7 @@ def command(
     from seqwright.data.column_roles import columns_override, parse_columns
     from seqwright.data.files import plain_suffix
     from seqwright.data.labeled.columns import TEXT_NAMES
-    from seqwright.data.tables import Lines, TextColumns, open_table
+    from seqwright.data.tables import Lines, TextColumns, first_line, open_table, resembled_format
     from seqwright.data.tagged.annotated import ColumnFile, conllu_sentence
 
     data_overrides, others = split_data_overrides(overrides)
@@ -99,6 +107,8 @@ def command(
         file = ColumnFile(lines, name, format, layout)  # type: ignore[arg-type]
         _tag_columns(opened, file, text_or_file, out, as_json)
         return
+    if format == "text" and (like := resembled_format(first_line(lines))):
+        note_resembled(like)
     refuse_columns_of_text(format, texts)
     wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES), word_lists=True)
     table = open_table(lines, name, format, wanted)  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def warnings(report: dict[str, Any]) -> list[str]:
     if report["not_utf8"]:
         messages.append(
             f"{report['not_utf8']:,} byte sequences are not UTF-8, the first at byte {report['first_not_utf8']:,}:"
-            " convert the file."
+            " convert the file, or name its encoding with --set data.encoding=NAME."
         )
     if report["nul_bytes"]:
         messages.append(f"{report['nul_bytes']:,} NUL bytes: it may be UTF-16 or binary.")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.data.files import Errors, as_list, read_text, resolve
+from seqwright.core.printable import quantity
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
 from seqwright.data.order import permutation
 from seqwright.data.records import parse_object
 from seqwright.data.samples.text import embedded_text, is_embedded
@@ -23,6 +24,8 @@ from seqwright.data.text.stream import to_batch
 from seqwright.text.tokenizer import Tokenizer
 
 ROLES = ("system", "user", "assistant")
+FEW_HELD_OUT = 10
+"""Validation conversations below which the choice of weights is pointed out as unreliable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +39,10 @@ class ChatConfig:
     split: str | None = None
     """Conversations held out for validation: "tail 10%", or "documents 5%", a fixed choice by hash."""
     errors: Errors = "strict"
-    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
-    many."""
+    """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
+    U+FFFD and reports how many."""
+    encoding: str = UTF_8
+    """Encoding of the files: utf-8, latin-1, cp1252, utf-16 or another that Python knows."""
     system: str = "<|system|>"
     """Special token that opens a system turn."""
     user: str = "<|user|>"
@@ -51,6 +56,7 @@ class ChatConfig:
     """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         if not self.train:
             raise UserError("train names no file; give conversations with --chat FILE.")
         if len(set(self.markers)) < len(self.markers):
@@ -71,14 +77,14 @@ class Message(NamedTuple):
 Conversation = tuple[Message, ...]
 
 
-def read_conversations(files: Sequence[str] | str, errors: Errors = "strict") -> Corpus:
+def read_conversations(files: Sequence[str] | str, errors: Errors = "strict", encoding: str = UTF_8) -> Corpus:
     """The lines of the files as a corpus, each validated as a conversation; blank lines are skipped."""
     lines: list[str] = []
     notes: list[str] = []
     for file in as_list(files):
-        text, replaced = (embedded_text(file), 0) if is_embedded(file) else read_text(resolve(file), errors)
-        if replaced:
-            notes.append(f"{file}: {replaced:,} decoding errors were replaced by U+FFFD.")
+        embedded = is_embedded(file)
+        text, decoding_notes = (embedded_text(file), []) if embedded else read_text(resolve(file), errors, encoding)
+        notes += decoding_notes
         for number, line in enumerate(documents_of(text, "line"), 1):
             if line.strip():
                 parse_conversation(line, f"{file}, line {number:,}")
@@ -114,8 +120,8 @@ def _messages(table: Mapping[str, Any]) -> Conversation:
 
 def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversation] | None, tuple[str, ...]]:
     """Training and validation conversations, and notes about the files."""
-    train = read_conversations(config.train, config.errors)
-    valid = None if config.valid is None else read_conversations(config.valid, config.errors)
+    train = read_conversations(config.train, config.errors, config.encoding)
+    valid = None if config.valid is None else read_conversations(config.valid, config.errors, config.encoding)
     notes = (*train.notes, *(valid.notes if valid else ()))
     if config.split is not None:
         train, valid = split(train, config.split)
@@ -123,6 +129,11 @@ def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversati
     if valid is None:
         return learned, None, notes
     held_out = parse_conversations(valid)
+    if len(held_out) < FEW_HELD_OUT:
+        notes += (
+            f"the weights to keep are chosen by {quantity(len(held_out), 'conversation')} only, little better"
+            " than by chance; give more with --valid FILE, or hold out more with data.split.",
+        )
     seen = set(learned)
     if count := sum(talk in seen for talk in held_out):
         notes += (

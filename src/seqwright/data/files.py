@@ -1,7 +1,7 @@
 """Reading files, plain, .gz or .xz: paths, folders and glob patterns, relative to the recipe or the data root.
 
-Text is decoded as UTF-8 exactly: line endings are kept (`data/text/corpus.py` reads CRLF as LF); only a leading byte
-order mark is dropped.
+Text is decoded exactly, as UTF-8 unless the recipe names another encoding: line endings are kept
+(`data/text/corpus.py` reads CRLF as LF); only a leading byte order mark is dropped.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from encodings.aliases import aliases
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.limits import check_limit, limit
+from seqwright.core.warning import warn
 
 Errors = Literal["strict", "replace"]
+UTF_8 = "utf-8"
 
 DATA_ROOT = "SEQWRIGHT_DATA"
 """Environment variable of the data root, the second folder in which relative paths are searched."""
@@ -45,6 +48,10 @@ MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""
 BYTE_ORDER_MARK = "\ufeff"
 REPLACEMENT = "\ufffd"
+REPLACE = "To decode invalid bytes as U+FFFD: --set data.errors=replace."
+"""The last resort where a text cannot be decoded."""
+CONVERT = "convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
+"""The next move where a command streams UTF-8 and reads no [data] table."""
 
 
 class MissingFileError(UserError):
@@ -121,28 +128,56 @@ def plain_suffix(path: Path) -> str:
     return (Path(path.stem) if path.suffix in COMPRESSED else path).suffix.lower()
 
 
-def read_text(path: Path, errors: Errors = "strict") -> tuple[str, int]:
-    """The text of a file, and the number of decoding errors replaced by U+FFFD (0 with "strict")."""
+def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> tuple[str, list[str]]:
+    """The text of a file, and notes for the user about how it was decoded."""
     if path.suffix in COLUMNAR:
         prepare = f"seqwright data prepare {path} --columns text=NAME --out FOLDER"
         raise UserError(f"{path} is a file of columns; tokenize it first: `{prepare}`.")
     data = read_bytes(path)
-    if data in (b"", BYTE_ORDER_MARK.encode()):
+    if data in (b"", codecs.BOM_UTF8):
         raise UserError(f"{path} is empty; name a file with text.")
+    if not check_encoding(encoding).startswith(UTF_8) and _is_utf8(data):
+        warn(f"{path} is valid UTF-8, but read as {encoding}; --set data.encoding=utf-8 reads it as UTF-8.")
+    notes = []
     if errors == "replace":
-        text = data.decode(errors="replace").replace("\0", REPLACEMENT)
-        replaced = text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
-        return text.removeprefix(BYTE_ORDER_MARK), replaced
-    advice = 'give a UTF-8 text file, or set data.errors = "replace" to decode such bytes as U+FFFD.'
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise UserError(f"{path} is UTF-16, as spreadsheets write it; save it as UTF-8.")
-    if (offset := data.find(0)) >= 0:
-        raise UserError(f"{path} looks binary or UTF-16: NUL at byte {_position(data, offset)}; {advice}")
+        text = data.decode(encoding, "replace").replace("\0", REPLACEMENT)
+        if replaced := text.count(REPLACEMENT) - data.decode(encoding, "ignore").count(REPLACEMENT):
+            notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
+    else:
+        text = _decoded(data, encoding, path)
+    return text.removeprefix(BYTE_ORDER_MARK), notes
+
+
+def check_encoding(encoding: str) -> str:
+    """The normalized name of a text encoding; raises on names that Python does not know."""
     try:
-        return data.decode().removeprefix(BYTE_ORDER_MARK), 0
+        codec = codecs.lookup(encoding)
+        "".encode(encoding)  # base64 and rot13 are codecs, too, but not of text
+    except (LookupError, ValueError) as error:
+        names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
+        raise UserError(f"no encoding '{encoding}'.{did_you_mean(encoding, names)}") from error
+    return codec.name
+
+
+def _decoded(data: bytes, encoding: str, path: Path) -> str:
+    """The text of bytes without errors; otherwise an error that names the encoding they may be in."""
+    if check_encoding(encoding) == UTF_8:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise UserError(f"{path} is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16.")
+        if (offset := data.find(0)) >= 0:
+            raise UserError(
+                f"{path} looks binary or UTF-16: NUL at byte {_position(data, offset)}; give a text file, or name its"
+                f" encoding: --set data.encoding=utf-16. {REPLACE}"
+            )
+    try:
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
         invalid = f"0x{data[error.start]:02x} at byte {_position(data, error.start)}"
-        raise UserError(f"{path} is not UTF-8: {invalid}; {advice}{_encoding_hint(data, path)}") from error
+        likely = _likely_encoding(data)
+        advice = f"it looks like {likely}: add" if likely and likely != encoding else "name its encoding, as in"
+        raise UserError(
+            f"{path} is not {encoding.upper()}: {invalid}; {advice} --set data.encoding={likely or 'cp1251'}. {REPLACE}"
+        ) from error
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -174,7 +209,7 @@ def decode_line(raw: bytes, number: int, source: str) -> str:
         guess = f", which is {latin!r} in Latin-1" if latin.isprintable() and latin != REPLACEMENT else ""
         raise UserError(
             f"{source}, line {number:,}: not UTF-8 at byte {error.start + 1} of the line (0x{byte.hex()}{guess}); save"
-            " it as UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
+            f" it as UTF-8, or {CONVERT}"
         ) from error
 
 
@@ -216,12 +251,20 @@ def _position(data: bytes, offset: int) -> str:
     return f"{offset:,} (line {data.count(10, 0, offset) + 1:,})"
 
 
-def _encoding_hint(data: bytes, path: Path) -> str:
-    """How to convert a file that is probably Latin-1 or Windows-1252: mostly ASCII, with single accented letters."""
-    high = sum(byte > 127 for byte in data[:MAX_SNIFFED])
-    if high * 4 > min(len(data), MAX_SNIFFED):
-        return ""
-    return f" It looks like Latin-1 or Windows-1252: `iconv -f WINDOWS-1252 -t UTF-8 {path} > NEW` converts it."
+def _is_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8 with other characters than ASCII, as text in another encoding hardly ever is."""
+    try:
+        return not data.decode().isascii()
+    except UnicodeDecodeError:
+        return False
+
+
+def _likely_encoding(data: bytes) -> str | None:
+    """The encoding of bytes that are mostly ASCII with single accented letters: Latin-1 or Windows-1252."""
+    high = [byte for byte in data[:MAX_SNIFFED] if byte > 127]
+    if len(high) * 4 > min(len(data), MAX_SNIFFED):
+        return None
+    return "cp1252" if any(byte < 160 for byte in high) else "latin-1"
 
 
 def _nearest(candidates: list[Path]) -> str:

@@ -38,6 +38,23 @@ def format_of(path: Path) -> TableFormat:
     return FORMAT_OF.get(plain_suffix(path), "text")
 
 
+def trained_format(line: str, trained: Sequence[str]) -> TableFormat | None:
+    """The format of a table whose first line has all columns of the training files by name, if it has."""
+    names = {name for name in trained if not name.isdecimal()}
+    if not names or len(names) < len(trained):
+        return None
+    if line.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            values = json.loads(line)
+            return "jsonl" if isinstance(values, dict) and names <= {*values} else None
+    for delimiter in "\t,;":
+        with suppress(csv.Error):
+            cells: list[str] = next(iter(csv_reader([line], delimiter)), [])
+            if len(cells) > 1 and names <= {*cells}:
+                return "tsv" if delimiter == "\t" else "csv"
+    return None
+
+
 def resembled_format(line: str) -> TableFormat | None:
     """The format of a table that plain text starts like, if any: a JSON object, or a header with usual names."""
     if line.startswith("{"):
@@ -64,11 +81,23 @@ class Lines(Iterator[str]):
         self.bytes_read += len(line.encode()) + 1
         return line
 
+    def chunks_left(self) -> Iterator[list[str]]:
+        """The chunks that are left to be read, those that have arrived first."""
+        if self.arrived:
+            yield list(self.arrived)
+        for chunk in self.chunks:
+            yield list(chunk)
+
     def peek(self) -> list[str]:
         """The first lines that have arrived, which stay to be read; empty at the end."""
         while not self.arrived and (chunk := next(self.chunks, None)) is not None:
             self.arrived.extend(chunk)
         return [line for line, _ in zip(self.arrived, range(SAMPLE_LINES), strict=False)]
+
+
+def first_line(lines: Lines) -> str:
+    """The first line, which stays to be read; empty where there is none."""
+    return next(iter(lines.peek()), "")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from unicodedata import normalize
 
 from seqwright.core.config import UserError, check_sizes
-from seqwright.data.files import Errors, as_list, expand, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, resolve
 from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout
 from seqwright.data.records import JSON_LINES, parse_records
 from seqwright.data.samples.labels import embedded_labels
@@ -69,13 +69,16 @@ class LabeledConfig:
     """Malformed rows (too many or too few columns, no JSON object, no label): refuse the file, or skip them and report
     how many (`--skip-bad-rows`)."""
     errors: Errors = "strict"
-    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
-    many."""
+    """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
+    U+FFFD and reports how many."""
+    encoding: str = UTF_8
+    """Encoding of the files: utf-8, latin-1, cp1252, utf-16 or another that Python knows."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         if not self.train:
             raise UserError("train names no file; give your own with --labeled FILE.")
         check_split(self.split, self.valid, SPLIT_METHODS)
@@ -164,9 +167,8 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
             ]
             continue
         for path in expand(resolve(name))[0]:
-            text, replaced = read_text(path, config.errors)
-            if replaced:
-                notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
+            text, decoding_notes = read_text(path, config.errors, config.encoding)
+            notes += decoding_notes
             text = text.rstrip("\r\n")
             layout = _layout(text, path, config)
             if layout.columns and not config.columns and layout.columns != LABEL_FIRST:

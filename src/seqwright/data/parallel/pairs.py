@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.printable import quantity
-from seqwright.data.files import Errors, as_list, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
 from seqwright.data.parallel.formats import FORMATS, Pair
 from seqwright.data.samples.pairs import embedded_pairs
 from seqwright.data.samples.text import PREFIX, is_embedded
@@ -45,13 +45,16 @@ class PairsConfig:
     batch_tokens: int | None = None
     """Tokens per batch on the longer side, padding included; default: training.batch_size pairs."""
     errors: Errors = "strict"
-    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
-    many."""
+    """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
+    U+FFFD and reports how many."""
+    encoding: str = UTF_8
+    """Encoding of the files: utf-8, latin-1, cp1252, utf-16 or another that Python knows."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         if not self.train:
             raise UserError("train names no files; give your own with --pairs SOURCE TARGET.")
         check_split(self.split, self.valid)
@@ -152,7 +155,7 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
 def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list[Pair]:
     if is_embedded(group[0]):
         return embedded_pairs(group[0].removeprefix(PREFIX))
-    sides = [_lines(name, config.errors, notes) for name in group]
+    sides = [_lines(name, config, notes) for name in group]
     kind = format_of(group[0], config)
     if kind != "lines":
         return FORMATS[kind](sides[0], group[0], config.columns)
@@ -163,11 +166,10 @@ def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list
     return [Pair(row[: config.sources], row[config.sources :]) for row in zip(*sides, strict=True)]
 
 
-def _lines(name: str, errors: Errors, notes: list[str]) -> list[str]:
+def _lines(name: str, config: PairsConfig, notes: list[str]) -> list[str]:
     path = resolve(name)
-    text, replaced = read_text(path, errors)
-    if replaced:
-        notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
+    text, decoding_notes = read_text(path, config.errors, config.encoding)
+    notes += decoding_notes
     if "\r\n" in text:
         notes.append(f"{path}: CRLF line endings are read as LF.")
     return documents_of(text, "line")

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.printable import quantity
-from seqwright.data.files import Errors, as_list, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
 from seqwright.data.samples.pronouns import pronouns
 from seqwright.data.samples.python_tokens import python_tokens
 from seqwright.data.samples.text import is_embedded
@@ -48,13 +48,16 @@ class TaggedConfig:
     """Word dropout α: a training word of frequency n is replaced by <unk> with probability α / (α + n), so that <unk>
     is trained (Kiperwasser & Goldberg 2016)."""
     errors: Errors = "strict"
-    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
-    many."""
+    """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
+    U+FFFD and reports how many."""
+    encoding: str = UTF_8
+    """Encoding of the files: utf-8, latin-1, cp1252, utf-16 or another that Python knows."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         if not self.train:
             raise UserError("train names no files; give your own with --tagged FILE.")
         check_split(self.split, self.valid)
@@ -135,9 +138,8 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
             sentences += EMBEDDED[name]()
             continue
         path = resolve(name)
-        text, replaced = read_text(path, config.errors)
-        if replaced:
-            notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
+        text, decoding_notes = read_text(path, config.errors, config.encoding)
+        notes += decoding_notes
         kind = config.format or sniff(text, name, config.column_numbers)
         parsed = list(FORMATS[kind](text, name, config.column_numbers, True))
         if not parsed:

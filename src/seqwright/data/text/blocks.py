@@ -15,7 +15,7 @@ from typing import IO, Any
 from seqwright.core.config import UserError
 from seqwright.core.limits import check_limit
 from seqwright.data.columnar import MissingExtraError, row_blocks
-from seqwright.data.files import BYTE_ORDER_MARK, COLUMNAR, COMPRESSED, MAX_DECOMPRESSED, plain_suffix
+from seqwright.data.files import BYTE_ORDER_MARK, COLUMNAR, COMPRESSED, CONVERT, MAX_DECOMPRESSED, plain_suffix
 from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, holds_records, record_ends, records
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
 
@@ -156,17 +156,17 @@ def _decoded(path: Path, size: int) -> Iterator[str]:
         while data := file.read(size):
             if b"\0" in data:
                 offset = read + data.index(0)
-                raise UserError(f"{path} looks binary or UTF-16: NUL at byte {offset:,}; give a text file.")
+                raise UserError(f"{path} looks binary or UTF-16: NUL at byte {offset:,}; {CONVERT}")
             try:
                 text = decoder.decode(data)
             except UnicodeDecodeError as error:
-                raise UserError(f"{path} is not UTF-8 near byte {read + error.start:,}; give a text file.") from error
+                raise UserError(f"{path} is not UTF-8 near byte {read + error.start:,}; {CONVERT}") from error
             yield text if read else text.removeprefix(BYTE_ORDER_MARK)
             read += len(data)
     try:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 at its very end; give a text file.") from error
+        raise UserError(f"{path} is not UTF-8 at its very end; {CONVERT}") from error
 
 
 @contextmanager

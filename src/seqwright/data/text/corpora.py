@@ -78,10 +78,7 @@ def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None)
     if any(prepared) and len(names) > 1 and not weighted:
         raise UserError("several prepared corpora are mixed by weight; set their weights in data.weights.")
     groups = [[name] for name in names] if weighted else [names]
-    corpora = [
-        folder or read_corpus(group, kind, base=base, errors=config.errors, columns=config.columns)
-        for group, folder in zip(groups, prepared, strict=False)
-    ]
+    corpora = [folder or _read(group, kind, config, base) for group, folder in zip(groups, prepared, strict=False)]
     train, valid = _train_valid(config, kind, corpora, base)
     return Corpora(names=[", ".join(group) for group in groups], train=train, valid=valid)
 
@@ -119,6 +116,10 @@ def _file_origins(path: Path, index: Index) -> Origins:
     return Origins(((str(path), "record" if holds_records(path) else "line"),), np.concatenate(parts))
 
 
+def _read(names: list[str], kind: Document, config: TextFiles, base: Path | None) -> Corpus:
+    return read_corpus(names, kind, base=base, errors=config.errors, encoding=config.encoding, columns=config.columns)
+
+
 def _train_valid(
     config: TextFiles, kind: Document, train: list[Readable], base: Path | None
 ) -> tuple[list[Readable], Readable | None]:
@@ -131,9 +132,7 @@ def _train_valid(
                 f"{prepared[0]} is prepared, so it must be the only validation corpus; name nothing beside it in"
                 " data.valid."
             )
-        return train, prepared[0] if prepared else read_corpus(
-            names, kind, base=base, errors=config.errors, columns=config.columns
-        )
+        return train, prepared[0] if prepared else _read(names, kind, config, base)
     if config.split is None:
         return train, None
     parts = []

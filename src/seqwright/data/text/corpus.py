@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
 from seqwright.core.printable import quantity
-from seqwright.data.files import Errors, as_list, expand, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, resolve
 from seqwright.data.records import holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.origins import Origins
@@ -51,13 +51,16 @@ class TextFiles:
     """Document unit: line, blank-line (paragraphs) or file. Default: line for words, bpe and wordpiece, whose
     vocabularies have no line ends, file otherwise."""
     errors: Errors = "strict"
-    """Decoding errors: strict refuses files that are not UTF-8; replace decodes invalid bytes as U+FFFD and reports how
-    many."""
+    """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
+    U+FFFD and reports how many."""
+    encoding: str = UTF_8
+    """Encoding of the files: utf-8, latin-1, cp1252, utf-16 or another that Python knows."""
 
     files: ClassVar[tuple[str, ...]] = ("train", "valid")
     """Keys whose values are paths."""
 
     def __post_init__(self) -> None:
+        check_encoding(self.encoding)
         if not self.train:
             raise UserError("train names no file; give your own text with --text FILE.")
         if self.valid == ():
@@ -129,6 +132,7 @@ def read_corpus(
     *,
     base: Path | None = None,
     errors: Errors,
+    encoding: str = UTF_8,
     columns: Sequence[str] | None = None,
 ) -> Corpus:
     """The corpus of files, folders and glob patterns; with `columns` None, record files are read as plain text."""
@@ -143,9 +147,8 @@ def read_corpus(
             shown = ", ".join([path.name for path in others[:3]] + ["…"] * (len(others) > 3))
             notes.append(f"{name}: {len(others):,} files with other suffixes are skipped ({shown}).")
         for path in paths:
-            text, replaced = read_text(path, errors)
-            if replaced:
-                notes.append(f"{path}: {replaced:,} decoding errors were replaced by U+FFFD.")
+            text, decoding_notes = read_text(path, errors, encoding)
+            notes += decoding_notes
             if columns is not None and holds_records(path):
                 documents = list(texts_of(records(text, path, columns), path, columns))
                 parts.append(Corpus(documents=documents, kind=kind, origins=record_origins(path, len(documents))))

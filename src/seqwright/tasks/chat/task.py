@@ -146,7 +146,9 @@ class ChatRun(Run):
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores of the assistant's tokens in files of conversations, or in those that the run held out."""
         if on is not None:
-            talks: list[Conversation] | None = parse_conversations(read_conversations(on, self.settings.data.errors))
+            talks: list[Conversation] | None = parse_conversations(
+                read_conversations(on, self.settings.data.errors, self.settings.data.encoding)
+            )
         else:
             _, talks, _ = read_splits(self.settings.data)
         if talks is None:

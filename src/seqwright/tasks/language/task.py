@@ -244,7 +244,7 @@ class TextRun(Run):
         """The ids of files, with `<sos>` and `<eos>` around documents, or of the validation text of the run."""
         data = self.settings.data
         if on is not None:
-            corpus = read_corpus(on, self.documents, errors=data.errors, columns=data.columns)
+            corpus = read_corpus(on, self.documents, errors=data.errors, encoding=data.encoding, columns=data.columns)
             list(self.check_form(corpus.documents[:MAX_CHECKED]))
             return make_stream(corpus, self.tokenizer)
         if isinstance(data, TextConfig) and data.refit and data.split:
