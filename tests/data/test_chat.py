@@ -136,11 +136,3 @@ def test_a_word_of_the_vocabulary_cannot_become_a_special_token() -> None:
     known = train(TokenizerConfig(kind="words"), ["say <|user|> twice"])
     with pytest.raises(UserError, match="choose another name"):
         with_special_tokens(known, ["<|user|>"])
-
-
-@pytest.mark.parametrize(("count", "pointed_out"), [(3, True), (200, False)])
-def test_few_held_out_conversations_are_pointed_out(tmp_path: Path, count: int, pointed_out: bool) -> None:
-    line = '{{"messages": [{{"role": "user", "content": "{0}"}}, {{"role": "assistant", "content": "{0}"}}]}}\n'
-    (tmp_path / "a.jsonl").write_text("".join(line.format(n) for n in range(count)))
-    notes = read_splits(ChatConfig(train=str(tmp_path / "a.jsonl"), split="tail 34%"))[2]
-    assert any("give more with --valid FILE" in note for note in notes) == pointed_out

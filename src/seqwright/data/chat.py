@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.core.printable import quantity
 from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
 from seqwright.data.order import permutation
 from seqwright.data.records import parse_object
@@ -24,8 +23,6 @@ from seqwright.data.text.stream import to_batch
 from seqwright.text.tokenizer import Tokenizer
 
 ROLES = ("system", "user", "assistant")
-FEW_HELD_OUT = 10
-"""Validation conversations below which the choice of weights is pointed out as unreliable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +126,6 @@ def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversati
     if valid is None:
         return learned, None, notes
     held_out = parse_conversations(valid)
-    if len(held_out) < FEW_HELD_OUT:
-        notes += (
-            f"the weights to keep are chosen by {quantity(len(held_out), 'conversation')} only, little better"
-            " than by chance; give more with --valid FILE, or hold out more with data.split.",
-        )
     seen = set(learned)
     if count := sum(talk in seen for talk in held_out):
         notes += (

@@ -21,6 +21,9 @@ from seqwright.tasks.scores import Scores
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.config import TrainingConfig
 
+FEW_HELD_OUT = 10
+"""Validation examples below which scores and the choice of weights are pointed out as unreliable."""
+
 
 def combined_fingerprint(*parts: str) -> str:
     """One fingerprint of several."""
@@ -34,7 +37,18 @@ def held_out_notes(split: str | None, count: int | None, what: str) -> list[str]
             f"all {what} are learned from, so the run has no score of its own, and samples are training {what}; give"
             " --valid FILE, or set data.split."
         ]
-    return [] if split is None else [f"held out for validation: {split} of the {what} ({count:,})."]
+    named = [] if split is None else [f"held out for validation: {split} of the {what} ({count:,})."]
+    return named + few_held_out(count, what)
+
+
+def few_held_out(count: int, what: str) -> list[str]:
+    """A note where the validation data is too small to choose weights by."""
+    if count >= FEW_HELD_OUT:
+        return []
+    return [
+        f"validation {what}: {count:,} only, so that scores and the choice of weights are little better than chance;"
+        " give more with --valid FILE, or hold out more with data.split."
+    ]
 
 
 def evenly_spaced(count: int, limit: int) -> range:

@@ -32,7 +32,7 @@ from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import signature
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run
-from seqwright.tasks.base import Settings, combined_fingerprint
+from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.scores import Scores
 from seqwright.tasks.scoring import score_epoch, target_nll
@@ -78,6 +78,8 @@ class ChatTask:
             f"{len(self.train):,} conversations ({held_out}), {self.examples.targets:,} tokens of the assistant to"
             f" learn; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
         )
+        for text in [] if self.valid is None else few_held_out(len(self.valid), "conversations"):
+            progress.note(text)
 
     def _untruncated(self, talks: Sequence[Conversation]) -> Conversations:
         """Conversations in one row each, however long."""

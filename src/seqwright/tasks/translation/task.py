@@ -24,7 +24,7 @@ from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Run, one_or_many
-from seqwright.tasks.base import Settings, combined_fingerprint, synthetic_source
+from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out, synthetic_source
 from seqwright.tasks.codec import open_or_learn
 from seqwright.tasks.scores import Scores
 from seqwright.tasks.scoring import decode_shared
@@ -58,6 +58,8 @@ class TranslationTask:
         if valid is not None and data.split is not None:
             aside = f", and {data.test:.3g} of them set aside for a test" if data.test else ""
             note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}){aside}.")
+        for text in [] if valid is None else few_held_out(len(valid.pairs), "pairs"):
+            note(text)
         self.train_pairs, self.valid_pairs = train.pairs, () if valid is None else valid.pairs
         self.codec = open_or_learn(
             TranslationCodec, directory, lambda: TranslationCodec.learn(train.pairs, settings, progress)
