@@ -184,6 +184,7 @@ def test_attention_is_drawn_as_lines_that_follow_the_pointer(open_page: Open) ->
 
 def test_two_texts_stand_beside_each_other_with_one_choice_of_head(open_page: Open) -> None:
     page = open_page("pair")
+    page.get_by_role("link", name="Attention by layer and head").click()
     figures = page.locator("figure.attention")
     expect(figures).to_have_count(2)
     left, right = (figures.nth(n).bounding_box() for n in (0, 1))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -87,9 +89,10 @@ def test_weights_that_change_are_read_and_those_that_move_are_captured_anew(capt
         model.head.readout.weight.mul_(-1)
     assert continued(model, prompts) == continued(copy.deepcopy(model), prompts)
     model.head.readout.weight = torch.nn.Parameter(-2 * model.head.readout.weight.detach())
-    before = {key[1] for key in entries(model)}
+    (before,) = {key[1].weights for key in entries(model)}
     assert continued(model, prompts) == continued(copy.deepcopy(model), prompts)
-    assert len({key[1] for key in entries(model)}) == len(before) + 1
+    (after,) = {key[1].weights for key in entries(model)}  # what can never be taken again is dropped
+    assert after != before
 
 
 def test_threads_do_not_share_what_they_captured(captured: None) -> None:
@@ -108,7 +111,32 @@ def test_large_tensors_are_not_kept(captured: None, monkeypatch: pytest.MonkeyPa
     model = small("gpt")
     for _ in range(3):
         continued(model, [[2, 5, 6]])
-    assert kinds(model) == {"prefill"}  # a shape that was seen, without tensors
+    assert not entries(model)
+
+
+def test_nothing_is_replayed_while_hooks_listen(captured: None) -> None:
+    model, prompts, heard = small("gpt"), [[2, 5, 6]], []
+    for _ in range(4):
+        continued(model, prompts)
+    handle = model.encoder.register_forward_hook(lambda *_: heard.append(1))
+    before = {id(entry) for entry in entries(model).values()}
+    continued(model, prompts)
+    assert len(heard) > 1
+    handle.remove()
+    assert {id(entry) for entry in entries(model).values()} == before
+
+
+def test_a_model_is_freed_with_what_it_keeps(captured: None) -> None:
+    model = small("gpt")
+    for _ in range(4):
+        continued(model, [[2, 5, 6]])
+    alive = weakref.ref(model)
+    gc.disable()
+    try:
+        del model
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_the_oldest_are_dropped(captured: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+import seqwright as sw
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError
 from seqwright.decoding.exact import exact_search
@@ -247,3 +250,12 @@ def test_beams_whose_every_continuation_is_blocked_are_cut_off(rule: str) -> Non
             given = torch.tensor([[VOCABULARY.sos, *hypothesis.ids[:-1]]])
             scored, _ = small("lstm").score(Batch.of_text(given, target))
             assert hypothesis.log_prob == pytest.approx(scored.sum().item(), abs=1e-6)
+
+
+def test_beams_end_as_they_are_where_probabilities_are_zero(tmp_path: Path) -> None:
+    """An n-gram without smoothing has nothing to go on with; what it has is an output."""
+    (tmp_path / "a.txt").write_text("once only here\n" * 5)
+    options = ["tokenizer.kind=words", "model.smoothing=mle", "model.order=3", "data.document=line"]
+    run = sw.train(text=str(tmp_path / "a.txt"), model="ngram", set=options, run=tmp_path / "run")
+    (outputs,) = run.search(["once only"], beam_size=2, min_tokens=8)
+    assert outputs[0].text.strip() == "here"

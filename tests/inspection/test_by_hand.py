@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 import torch
+
+import seqwright as sw
 
 from .conftest import TEXT, Runs
 
@@ -18,6 +21,20 @@ def test_counts_and_totals_give_the_probability(runs: Runs) -> None:
         own = (one.count - one.discount) / one.total + one.interpolated
         assert own * math.prod(one.weights) == pytest.approx(one.probability, rel=1e-4)
         assert 0 < one.followers <= one.total
+
+
+@pytest.mark.parametrize("smoothing", ["add-k", "mle", "witten-bell", "absolute", "stupid-backoff", "kneser-ney"])
+def test_totals_are_shown_only_where_they_give_the_probability(smoothing: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 20)
+    options = ["tokenizer.kind=words", f"model.smoothing={smoothing}"]
+    run = sw.train(text=str(tmp_path / "a.txt"), model="ngram", set=options, run=tmp_path / "run")
+    traced = run.inspect(TEXT)["back-off"]
+    for one in traced:
+        if one.total is not None:
+            own = (one.count - one.discount) / one.total + one.interpolated
+            assert own * math.prod(one.weights) == pytest.approx(one.probability, rel=1e-4)
+    if smoothing in ("absolute", "kneser-ney"):
+        assert all(one.total is not None for one in traced)
 
 
 def test_the_path_of_a_crf_is_the_best_of_all_and_its_sum(runs: Runs) -> None:

@@ -260,7 +260,7 @@ def test_check_rejects_models_with_a_too_short_context(seqwright: Command, workd
         (["evaluate", "RUN", "--on", "txet.txt"], "no file txet.txt. Did you mean 'text.txt'?"),
         (["score", "RUN", "none.txt"], "no file none.txt."),
         (["tokenize", "text.txt"], "text.txt"),
-        (["check", "nowhere"], "no run at nowhere. Train one with `seqwright train --run nowhere`."),
+        (["check", "nowhere"], "no run at nowhere. Train one: `seqwright train --text FILE --run nowhere`"),
         (["check", "text.txt"], "text.txt is a file. Name the folder of a run."),
         (["check", "."], ". is not a run: environment.json is missing."),
         (["runs", "nowhere"], "no runs in nowhere; `seqwright train --text FILE` makes one."),

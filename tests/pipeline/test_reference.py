@@ -21,7 +21,7 @@ from seqwright.pipeline.reference import Entry
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 VALUES = [
-    *(True, False, 3, 4, 64, 192, 500, 1 << 30, 0.25, 0.5, 2.0, "<|other|>", "documents 5%", "tail 5%"),
+    *(True, False, 3, 4, 64, 192, 500, 1 << 30, 0.25, 0.5, 2.0, "<|other|>", "documents 5%", "tail 5%", "latin-1"),
     *(["<other>"], ["1", "2"], [5, 6], [0, 0, 1], [1.0, 2.0], [0.4, 0.9, 1.4], [[5, 0.5]], {"1": {"kind": "gpt"}}),
 ]
 """Tried one after the other, after the words that a key may be; reading is strict, so that a wrong type is refused."""

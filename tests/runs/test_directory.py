@@ -155,7 +155,7 @@ def test_a_missing_run_suggests_its_neighbor(run: RunDirectory, tmp_path: Path) 
     (deep / "runs").rename(run.path.parent)
     with pytest.raises(UserError, match=r"is a file. Name the folder of a run: .*tiny\."):
         RunDirectory.open(run.recipe_path)
-    with pytest.raises(UserError, match=r"no run at .*Train one with"):
+    with pytest.raises(UserError, match=r"no run at .*Train one"):
         RunDirectory.open(tmp_path / "nowhere" / "x")
 
 

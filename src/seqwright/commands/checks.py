@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import fields
@@ -59,19 +60,42 @@ def existing_inputs(context: click.Context, parameter: click.Parameter, value: P
 
 
 def output_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    """click callback: a file to write, in a folder that exists; not the one that is read."""
-    if value is not None and not value.parent.is_dir():
-        made = f"mkdir -p {shlex.quote(str(value.parent))}"
-        raise UserError(f"--out {value}: there is no folder {value.parent}; correct its name, or make it: {made}.")
+    """click callback: a file to write, in a folder that exists; not the one that is read. "-" is standard output."""
+    if value is None or str(value) == "-":
+        return None
+    _check_folder("--out", value)
     _refuse_own_input(context.params.get("text_or_file"), value)
     return value
 
 
+def page_file(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """click callback: a page to write, in a folder that exists; an older page may be replaced, no other file."""
+    if value is None:
+        return None
+    path = Path(value)
+    _check_folder("--html", path)
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as file:
+            if not file.read(15).lower().startswith(b"<!doctype html"):
+                raise UserError(f"--html {path} would replace a file that is no page; name another, such as page.html.")
+    return value
+
+
+def _check_folder(option: str, path: Path) -> None:
+    if not path.parent.is_dir():
+        made = f"mkdir -p {shlex.quote(str(path.parent))}"
+        raise UserError(f"{option} {path}: there is no folder {path.parent}; correct its name, or make it: {made}.")
+
+
 def _refuse_own_input(text_or_file: str | None, out: Path | None) -> None:
     """Raises where the output would replace its input. Options come in any order: both callbacks ask."""
-    if out is None or not out.exists() or not is_file(text_or_file):
+    if out is None or not out.exists():
         return
-    if out.samefile(str(text_or_file)):
+    try:
+        read = Path(str(text_or_file)).stat() if is_file(text_or_file) else os.fstat(0)  # of standard input
+    except OSError:  # closed
+        return
+    if os.path.samestat(read, out.stat()) and out.is_file():
         other = out.with_name(f"{out.stem}-new{out.suffix}")
         raise UserError(f"--out {out} is the input, which would be lost; name another file: --out {other}.")
 

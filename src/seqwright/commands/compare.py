@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import existing_runs
+from seqwright.commands.checks import existing_runs, page_file
 from seqwright.commands.common import (
     COLUMNS,
     DEVICE,
@@ -23,7 +23,7 @@ from seqwright.commands.common import (
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...", type=click.Path(), callback=existing_runs)
 @on_files("Test data: a text, or a source and its references. Default: the validation data, if all runs share it.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric to test; may be repeated.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Also write a page.")
+@click.option("--html", type=click.Path(dir_okay=False), callback=page_file, help="Also write a page.")
 @COLUMNS
 @SET
 @TRUST

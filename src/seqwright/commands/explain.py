@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import input_path
+from seqwright.commands.checks import input_path, page_file
 from seqwright.commands.common import JSON, echo, print_json, print_table, read_lines
 
 MAX_LINES, MAX_CHARACTERS = 1000, 100_000
@@ -27,7 +27,12 @@ MAX_LINES, MAX_CHARACTERS = 1000, 100_000
     metavar="NAME=VALUE",
     help="Change a number of the example, as in --set temperature=0.5 or --set 'W_Q[0,1]=2'; may be repeated.",
 )
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page to step through instead of printing.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False),
+    callback=page_file,
+    help="Write a page to step through instead of printing.",
+)
 @click.option("--step", type=click.IntRange(1), metavar="N", help="Print step N only.")
 @JSON
 def command(

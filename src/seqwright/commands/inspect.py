@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import existing_files, existing_run, input_path
+from seqwright.commands.checks import existing_files, existing_run, input_path, page_file
 from seqwright.commands.common import JSON, RUN, echo, print_json, read_lines
 
 MAX_CHARACTERS = 100_000
@@ -44,7 +44,9 @@ def _span(context: click.Context, parameter: click.Parameter, value: str | None)
     "--on", callback=existing_files, metavar="FILE", help="Statistics of attention heads over a file: --view heads."
 )
 @click.option("--image", type=click.IntRange(0), default=0, metavar="N", help="Image of a file of several, from 0.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page of all views instead of printing.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False), callback=page_file, help="Write a page of all views instead of printing."
+)
 @JSON
 def command(
     run: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.checks import existing_files
+from seqwright.commands.checks import existing_files, page_file
 from seqwright.commands.common import (
     DEVICE,
     JSON,
@@ -34,7 +34,7 @@ from seqwright.commands.common import (
 @click.option("--temperature", type=float, help="Softmax temperature of samples; 0 decodes greedily.")
 @click.option("--seed", type=int, help="Seed of the first sample; the others have consecutive seeds.")
 @SET
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page instead of printing.")
+@click.option("--html", type=click.Path(dir_okay=False), callback=page_file, help="Write a page instead of printing.")
 @TRUST
 @DEVICE
 @JSON

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from seqwright.core.batch import Source
@@ -327,6 +327,8 @@ class _BeamSearch:
     def _may_block(self, candidates: int) -> bool:
         """Whether nothing may follow while nothing is finished: every n-gram would repeat, phrases are required, or the
         candidates are all there are. Then the beams end as they are."""
+        if not isinstance(self.model, nn.Module):  # counted models have probabilities of zero, networks do not
+            return True
         constrained = self.processors.needs_history or self.constraints is not None
         return constrained or self.vocabulary <= candidates + len(self.processors.unfinished)
 

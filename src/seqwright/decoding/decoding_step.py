@@ -18,7 +18,7 @@ from seqwright.core.batch import accumulator_dtype
 from seqwright.core.cuda_graph import Captured, HostCopy
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import State
-from seqwright.decoding.kept import layout, moved, on_device
+from seqwright.decoding.kept import layout, moved, on_device, reference
 from seqwright.decoding.processors import History, LogitsProcessors, RowOptions
 from seqwright.decoding.requests import Generation
 
@@ -78,7 +78,7 @@ class DecodingStep:
     them anew where a shape differs."""
 
     def __init__(self, model: Autoregressive, device: torch.device):
-        self.model, self.device = model, device
+        self.model, self.device = reference(model), device
         self.captures = device.type in CAPTURED
         self.ahead = LOOK_EVERY if self.captures else 1
         self.graphs: dict[Hashable, Captured] = {}
@@ -100,7 +100,7 @@ class DecodingStep:
         step where they cannot be captured. Does not wait for a device."""
         static = state.static(steps) if self.captures else None
         if static is None:
-            log_probs, state = self.model.step(rows.last.unsqueeze(1), state)
+            log_probs, state = self.model().step(rows.last.unsqueeze(1), state)
             return Outputs(generations, HostCopy(rows.sample_(log_probs, processors).unsqueeze(0))), state, rows
         static, rows = self._moved(static, rows)
         key = processors.signature, static.captured_as()
@@ -127,7 +127,7 @@ class DecodingStep:
 
     def _step_in_place(self, state: State, rows: Rows, processors: LogitsProcessors) -> None:
         """A step that leaves every tensor where it was."""
-        log_probs, after = self.model.step(rows.last.unsqueeze(1), state)
+        log_probs, after = self.model().step(rows.last.unsqueeze(1), state)
         state.copy_(after)
         self.outputs.index_copy_(0, self.place, rows.sample_(log_probs, processors).unsqueeze(0))
         self.place.add_(1)

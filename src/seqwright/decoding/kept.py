@@ -8,15 +8,17 @@ takes it copies their own values there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+import weakref
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from seqwright.core.state import State
 
+M = TypeVar("M")
 S = TypeVar("S", bound=State)
 
 MAX_BYTES = 2 << 30
@@ -41,28 +43,56 @@ class Kept:
     """What calls of one model captured, oldest first. A copy of the model begins without: its weights are elsewhere."""
 
     def __init__(self) -> None:
-        self.entries: dict[Hashable, Entry] = {}
+        self.entries: dict[tuple[Hashable, Circumstances], Entry] = {}
+        self.lock = threading.Lock()
 
     def __deepcopy__(self, memo: object) -> Kept:
         return Kept()
 
+    def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
+        return Kept, ()
+
 
 def take(model: object, key: Hashable) -> Entry | None:
     """What was kept under a key on this thread with the same weights, no longer kept: nobody else uses it meanwhile."""
-    if not isinstance(model, nn.Module) or ATTRIBUTE not in vars(model):
+    kept = vars(model).get(ATTRIBUTE) if isinstance(model, nn.Module) else None
+    if not isinstance(kept, Kept) or not isinstance(model, nn.Module):
         return None
-    entry: Entry | None = vars(model)[ATTRIBUTE].entries.pop((key, _circumstances(model)), None)
-    return entry
+    circumstances = _circumstances(model)
+    with kept.lock:
+        return kept.entries.pop((key, circumstances), None)
 
 
 def keep(model: object, key: Hashable, entry: Entry, device: torch.device) -> None:
-    """Keeps what was captured for a later call, unless its tensors are too large or the model is no network."""
-    if not isinstance(model, nn.Module) or entry.bytes > (limit := max_bytes(device)):
+    """Keeps what was captured for a later call, unless its tensors are too large, the model is no network, or hooks
+    listen to it, which a replay would not call."""
+    if not isinstance(model, nn.Module) or entry.bytes > (limit := max_bytes(device)) or _is_hooked(model):
         return
-    kept = vars(model).setdefault(ATTRIBUTE, Kept())
-    kept.entries[key, _circumstances(model)] = entry
-    while len(kept.entries) > MAX_ENTRIES or sum(one.bytes for one in kept.entries.values()) > limit:
-        del kept.entries[next(iter(kept.entries))]
+    kept: Kept = vars(model).setdefault(ATTRIBUTE, Kept())
+    circumstances = _circumstances(model)
+    alive = {thread.ident for thread in threading.enumerate()}
+    with kept.lock:
+        kept.entries[key, circumstances] = entry
+        for old in [
+            one for one in kept.entries if one[1].weights != circumstances.weights or one[1].thread not in alive
+        ]:
+            del kept.entries[old]  # which could never be taken again
+        while len(kept.entries) > MAX_ENTRIES or sum(one.bytes for one in kept.entries.values()) > limit:
+            del kept.entries[next(iter(kept.entries))]
+
+
+def reference(model: M) -> Callable[[], M]:
+    """The model, held weakly where it is a network: what it keeps would else keep it."""
+    if not isinstance(model, nn.Module):
+        return lambda: model
+    weak = weakref.ref(model)
+
+    def alive() -> M:
+        held = weak()
+        assert held is not None
+        return held
+
+    return alive
 
 
 def max_bytes(device: torch.device) -> int:
@@ -98,8 +128,31 @@ def moved(prefix: str, state: S, tensors: Mapping[str, Tensor]) -> S:
     return state.from_tensors(host_numbers(state) | {name.removeprefix(prefix): tensors[name] for name in own})
 
 
-def _circumstances(model: nn.Module) -> Hashable:
-    """What a capture also depends on: the thread, whose streams and counters its kernels use, precision, weights."""
+class Circumstances(NamedTuple):
+    """What a capture depends on besides its key."""
+
+    thread: int
+    """Whose streams and counters the kernels use."""
+    stream: int
+    """On which its calls are ordered."""
+    precision: tuple[object, ...]
+    training: bool
+    hooked: bool
+    weights: tuple[int, ...]
+    """Addresses of parameters and buffers."""
+
+
+def _circumstances(model: nn.Module) -> Circumstances:
     weights = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
-    precision = torch.backends.cuda.matmul.allow_tf32, torch.is_autocast_enabled("cuda")
-    return threading.get_ident(), precision, weights
+    stream = torch.cuda.current_stream().cuda_stream if any(p.is_cuda for p in model.parameters()) else 0
+    precision = (
+        getattr(torch.backends.cuda.matmul, "fp32_precision", None),
+        getattr(torch.backends.cudnn.rnn, "fp32_precision", None),
+        torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
+    )
+    return Circumstances(threading.get_ident(), stream, precision, model.training, _is_hooked(model), weights)
+
+
+def _is_hooked(model: nn.Module) -> bool:
+    """Whether forward hooks listen to a module."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

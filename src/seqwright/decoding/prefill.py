@@ -12,25 +12,25 @@ from seqwright.core.batch import Source
 from seqwright.core.cuda_graph import Captured
 from seqwright.core.protocols import Autoregressive
 from seqwright.core.state import Rewindable, State
-from seqwright.decoding.kept import Entry, keep, on_device, take
+from seqwright.decoding.kept import Entry, keep, on_device, reference, take
 
 
 def prefill(
     model: Autoregressive, ids: Tensor, count: Tensor | None, *, capacity: int, captures: bool
 ) -> tuple[Tensor, State]:
     """Log-probabilities (B, V) after prompts (B, T), of which `count` (B,) tokens are real, and a state with room for
-    `capacity` tokens. A shape is captured when it comes for the third time."""
+    `capacity` tokens. A shape is captured when it comes for the fourth time."""
     key = "prefill", str(ids.device), ids.shape, count is None, capacity
     entry = take(model, key) if captures else None
     if entry is None or entry.value is None:
         log_probs, state = model.step(ids, model.start(Source.empty(len(ids), ids.device), capacity=capacity), count)
         if captures and isinstance(state, Rewindable):  # cached attention, which never waits for the device
             again = None if entry is None else CapturedPrefill(model, ids, count, capacity)
-            keep(model, key, Entry(again, on_device("", state) if again else {}), ids.device)
+            keep(model, key, Entry(again, {}), ids.device)
         return log_probs, state
     captured: CapturedPrefill = entry.value
     log_probs, state = captured(ids, count)
-    keep(model, key, Entry(captured, on_device("", state)), ids.device)
+    keep(model, key, Entry(captured, captured.tensors), ids.device)
     return log_probs, state
 
 
@@ -38,7 +38,7 @@ class CapturedPrefill:
     """Reads prompts of one shape; log-probabilities and states are copies, which the next call does not overwrite."""
 
     def __init__(self, model: Autoregressive, ids: Tensor, count: Tensor | None, capacity: int):
-        self.model, self.capacity = model, capacity
+        self.model, self.capacity = reference(model), capacity
         self.ids = torch.empty_like(ids)
         self.count = None if count is None else torch.empty_like(count)
         self.output: tuple[Tensor, State] | None = None
@@ -54,5 +54,12 @@ class CapturedPrefill:
         return log_probs.clone(), state.copied()
 
     def _run(self) -> None:
-        start = self.model.start(Source.empty(len(self.ids), self.ids.device), capacity=self.capacity)
-        self.output = self.model.step(self.ids, start, self.count)
+        model = self.model()
+        start = model.start(Source.empty(len(self.ids), self.ids.device), capacity=self.capacity)
+        self.output = model.step(self.ids, start, self.count)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """What it writes."""
+        assert self.output is not None
+        return {"log_probs": self.output[0]} | on_device("state.", self.output[1])

@@ -39,7 +39,8 @@ def back_off_view(subject: Subject) -> ViewResult:
         "Back-off: orders, counts and discounts",
         "The longest n-gram that was counted gives the probability: its share of all counts after its context (total;"
         " followers: how many different tokens they are of), plus the interpolated share of shorter contexts. Longer"
-        f" contexts, which lack it, multiply back-off weights. Tokens by order: {orders}.",
+        " contexts, which lack it, multiply back-off weights. Total and interpolated are left out where a smoothing"
+        f" divides otherwise (add-k, Witten-Bell, stupid back-off). Tokens by order: {orders}.",
         "probability = ((count - discount) / total + interpolated) · back-off weights\n"
         "interpolated = weight(context) · p(w | shorter context)",
         [TokenTable("back-off", columns, rows[subject.options.shown(len(rows), 1)])],

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from seqwright.core.config import UserError
@@ -23,6 +24,15 @@ class LabeledTensor:
     values: Tensor
     rows: tuple[str, ...]
     columns: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.values.shape
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The values, for NumPy and what is built on it."""
+        values = self.values.detach().cpu().numpy()
+        return values if dtype is None else values.astype(dtype)
 
     def figure(self) -> Matrix:
         return matrix(self.name, self.values, rows=self.rows, columns=self.columns, heat=True)

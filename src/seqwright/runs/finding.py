@@ -49,7 +49,10 @@ def not_a_run(path: Path) -> str:
         )
     if nearest := nearest_runs(path):
         return f"no run at {path}. Did you mean {' or '.join(map(str, nearest))}? `seqwright runs` lists all."
-    return f"no run at {path}. Train one with `seqwright train --run {path}`."
+    return (
+        f"no run at {path}. Train one: `seqwright train --text FILE --run {path}`, or with --labeled, --tagged,"
+        " --pairs, or a recipe."
+    )
 
 
 def nearest_runs(path: Path) -> list[Path]:

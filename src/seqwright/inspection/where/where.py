@@ -73,6 +73,8 @@ def where(
         what, ids = f"{count:,} samples", _samples(run, count, decoding)
     ids = _limited(ids, notes)
     least = min_tokens or (MIN_CHARACTERS if run.tokenizer.kind in ("characters", "bytes") else MIN_TOKENS)
+    if min_tokens is None and text is not None:  # a short text that occurs as a whole is a match, too
+        least = max(1, min([least, *map(len, ids)]))
     searcher = Searcher(indexes, run.tokenizer)
     texts = searcher.search(ids, least)
     if text is not None:

@@ -25,7 +25,7 @@ class BackOff:
     discount: float
     """What was taken from that count."""
     total: int | None
-    """Counts of all tokens after the context: the denominator."""
+    """Counts of all tokens after the context: the denominator; None where the smoothing has another."""
     followers: int | None
     """Distinct tokens after the context, whose discounts make up the weight of the shorter context."""
     interpolated: float | None
@@ -46,6 +46,8 @@ def back_off(model: ExplainsBackOff, tokenizer: Tokenizer, context: Sequence[int
         if shorter is not None and used.weight:
             lower = math.fsum(step.back_off if step.log_prob is None else step.log_prob for step in shorter)
             interpolated = used.weight * math.exp(lower)
+        if not math.isclose((used.count - used.discount) / used.total + interpolated, own, rel_tol=1e-5):
+            interpolated = None  # add-k, Witten-Bell, stupid back-off and pruned tables divide by another number
     return BackOff(
         token=tokenizer.tokens([id])[0],
         probability=math.exp(used.log_prob + sum(step.back_off for step in longer)),
@@ -53,7 +55,7 @@ def back_off(model: ExplainsBackOff, tokenizer: Tokenizer, context: Sequence[int
         context=tokenizer.tokens(used.context),
         count=used.count,
         discount=used.discount,
-        total=used.total,
+        total=None if interpolated is None else used.total,
         followers=used.followers,
         interpolated=interpolated,
         weights=[math.exp(step.back_off) for step in longer if step.seen],
