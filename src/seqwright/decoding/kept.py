@@ -1,6 +1,6 @@
 """Captured steps that outlive a call: the next call of the same shapes on the same model replays them (decision 194).
 
-To run a step once and to capture it takes as long as to replay it fifty times, which most calls of a server or a
+To run a step once and to capture it takes as long as to replay it some forty times, which most calls of a server or a
 notebook would spend anew. What was captured belongs to the model, with the tensors that it reads and writes; whoever
 takes it copies their own values there.
 """

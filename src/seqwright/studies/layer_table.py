@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +45,18 @@ def layer_table(make: Callable[[], nn.Module], batch: Batch) -> tuple[list[Layer
     model = on_meta_device(make)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > META_PARAMETERS and not is_recurrent(model):
-        with suppress(NotImplementedError):  # shapes that depend on values, such as the words of a text
+        try:
             return _layers(model.to("meta"), batch.to("meta")), parameters
+        except RuntimeError as error:
+            if not needs_values(error):
+                raise
     return _layers(model.to_empty(device="cpu"), batch), parameters
+
+
+def needs_values(error: RuntimeError) -> bool:
+    """Whether a trace failed because a shape depends on values, such as the words of a text, which the meta device does
+    not have. Any other error is one of the model or of the trace, and has to show."""
+    return isinstance(error, NotImplementedError) or "meta tensors" in str(error)
 
 
 def _layers(model: nn.Module, batch: Batch) -> list[Layer]:

@@ -13,7 +13,7 @@ from torch import nn
 from seqwright.core.batch import Batch
 from seqwright.layers.cross_entropy import ALIGNMENT, MAX_LOGITS, MAX_LOGITS_CUDA, chunk_rows
 from seqwright.layers.heads import MLMHead
-from seqwright.studies.layer_table import Layer, is_recurrent, on_meta_device
+from seqwright.studies.layer_table import Layer, is_recurrent, needs_values, on_meta_device
 from seqwright.studies.step_trace import LOSS, Operation, trace_step
 from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
@@ -73,12 +73,6 @@ def step_cost(
         weight_copies=trace.weight_copies,
         peak=max(kept + loss.transient, trace.peak) + loss.gradient,
     )
-
-
-def needs_values(error: RuntimeError) -> bool:
-    """Whether a trace failed because a shape depends on values, such as the words of a text, which the meta device does
-    not have. Any other error is one of the model or of the trace, and has to show."""
-    return isinstance(error, NotImplementedError) or "meta tensors" in str(error)
 
 
 def _loss(model: nn.Module, targets: int, *, half: bool, on: str) -> Loss:
