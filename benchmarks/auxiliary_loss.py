@@ -4,10 +4,11 @@
 
 A GPT, and an LSTM, learn the sentences of SST-2 without their labels; then classifiers of the same shape are trained on
 the labels: from scratch, begun with the language model, begun with it while half of its loss is kept
-(training.auxiliary_loss_weight); with the LSTM the last is the paper's fourth arm. All have the same seeds, epochs and
-rate, and one language model of a kind serves all seeds. Seed by seed, all arms are trained; no seed is begun that would
-end after `--minutes`, judged by the one before, and runs in `--folder` are not trained again. The test sentences are
-read once, by `seqwright.compare`: mean accuracy, intervals over sentences and seeds, and a test of each pair of arms.
+(training.auxiliary_loss_weight); with the LSTM, pooled as in ULMFiT, the last is the paper's fourth arm. All have the
+same seeds, epochs and rate, and one language model of a kind serves all seeds. Seed by seed, all arms are trained; no
+seed is begun that would end after `--minutes`, judged by the one before, and runs in `--folder` are not trained again.
+The test sentences are read once, by `seqwright.compare`: mean accuracy, intervals over sentences and seeds, and a test
+of each pair of arms.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def classifier(kind: str, lm: Path | None, weight: float, seed: int, epochs: flo
         "auxiliary_loss_weight": weight,
     }
     head = {"head_dropout": 0.1}
-    shape = {"bidirectional": False, "pooling": "final"} if kind == "lstm" else {}
+    # The last state of a language model is that after <eos>, which says little of the sentence (docs/experiments.md).
+    shape = {"bidirectional": False, "pooling": ["last", "max", "mean"]} if kind == "lstm" else {}
     table = {
         "name": path.parent.name,  # the seeds of an arm are one system
         "data": {"kind": "labeled", "train": TRAIN, "valid": VALID, "separator": " "},
