@@ -346,6 +346,12 @@ def encoder_mixture(config: Any, sizes: EncoderSizes) -> Any:
 def pick_trained(kind: str, task: str) -> None:
     """Raises unless models of a kind are trained for a task, naming those that are."""
     refuse_derived(kind)
+    others = [name for name, spec in TASKS.items() if kind in spec.models]
+    if kind not in task_spec(task).models and others:
+        raise UserError(
+            f"a model of kind '{kind}' is trained on data of kind {' or '.join(others)}, not {task}: for {task} choose"
+            f" {', '.join(name for name in task_spec(task).models if name not in DERIVED)}."
+        )
     pick(kind, {name: entry for name, entry in task_spec(task).models.items() if name not in DERIVED}, "model")
 
 

@@ -116,6 +116,7 @@ def test_problem_of_an_override_has_the_override_as_its_origin(override: str) ->
     ("text", "value"),
     [
         ("a.b=100", 100),
+        ("a.b= ", " "),
         ("a.b=1e-3", 1e-3),
         ("a.b=true", True),
         ('a.b="100"', "100"),

@@ -178,6 +178,7 @@ def test_ambiguous_or_malformed_files_are_refused_with_the_next_move(
         ({"split": "tail 5%", "valid": "b"}, "keep one"),
         ({"columns": ("1",)}, "label and one text or two"),
         ({"separator": " ", "columns": ("1", "2")}, "leave columns out"),
+        ({"separator": ""}, "separator is empty"),
         ({"labels": "regression", "balance": "oversample"}, "balance is for single classes"),
         ({"truncation": "windows", "columns": ("1", "2", "3")}, "windows.* is for single texts"),
     ],

@@ -193,7 +193,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     try:
         table = tomllib.loads(f"x = {raw}")
     except (ValueError, RecursionError):
-        bare = raw.strip()
+        bare = raw.strip() or raw  # a separator may be a space
         if bare.startswith("[") and bare.endswith("]"):  # a shell takes the quotes out of ["a", "b"]
             return key, [item.strip() for item in bare[1:-1].split(",")]
         return key, bare

@@ -85,7 +85,9 @@ class LabeledConfig:
         check_sizes(self, "max_length", "batch_tokens")
         if self.columns and len(self.columns) not in (2, 3):
             raise UserError('columns names the label and one text or two, as in ["label", "text"] or [1, 3].')
-        if self.separator is not None and (self.columns or not self.separator):
+        if self.separator == "":
+            raise UserError('separator is empty; give what stands between label and text, as in separator = " ".')
+        if self.separator is not None and self.columns:
             raise UserError("separator splits a line into label and text only; leave columns out.")
         if self.labels != "single" and self.balance != "none":
             raise UserError(f'balance is for single classes; leave it out with labels = "{self.labels}".')
