@@ -115,7 +115,7 @@ def spans_table(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def back_off_table(tokens: Iterable[Any]) -> Table:
-    """The n-gram used for each token of a text, its discount and the back-off weights of longer contexts."""
+    """The n-gram used for each token of a text, (count - discount) / total + interpolated and back-off weights."""
     rows = [
         {
             "token": repr(token.token),
@@ -124,6 +124,8 @@ def back_off_table(tokens: Iterable[Any]) -> Table:
             "context": " ".join(map(repr, token.context)),
             "count": token.count,
             "discount": token.discount,
+            "total": token.total,
+            "interpolated": token.interpolated,
             "weights": " × ".join(f"{weight:.4g}" for weight in token.weights),
         }
         for token in tokens
@@ -135,6 +137,8 @@ def back_off_table(tokens: Iterable[Any]) -> Table:
         Column("context", "context"),
         Column("count", "count", str),
         Column("discount", "discount", figure),
+        Column("total", "total", str),
+        Column("interpolated", "interpolated", figure),
         Column("weights", "back-off weights"),
     ]
     return table(rows, columns)

@@ -20,6 +20,7 @@ from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Cell, joined, matrix, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import documents, run_ids
+from seqwright.tasks.language.back_off import back_off
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -247,16 +248,20 @@ def _of_run(options: NGramOptions, run: Run) -> Explanation:
     ids, tokens = run_ids(run, options.text)
     rows: list[Sequence[Cell]] = []
     for place in range(1, len(ids)):
-        *longer, used = run.model.trace(ids[:place], ids[place])
-        log_prob = used.log_prob + math.fsum(step.back_off for step in longer)
-        weights = " × ".join(f"{math.exp(step.back_off):.4g}" for step in longer if step.seen)
-        context = joined(run.tokenizer.tokens(used.context)) or "(none)"
-        rows.append((tokens[place], math.exp(log_prob), -log_prob, len(used.context) + 1, context, used.count, weights))
-    columns = ["token", "p", "surprisal (nats)", "order", "context", "count", "back-off weights"]
+        one = back_off(run.model, run.tokenizer, ids[:place], ids[place])
+        context = joined(one.context) or "(none)"
+        counts = (one.count, one.discount, one.total, one.interpolated)
+        weights = " × ".join(f"{weight:.4g}" for weight in one.weights)
+        surprisal = -math.log(one.probability) if one.probability else math.inf
+        rows.append((tokens[place], one.probability, surprisal, one.order, context, *counts, weights))
+    counted = ("count", "discount", "total", "interpolated")
+    columns = ["token", "p", "surprisal (nats)", "order", "context", *counted, "back-off weights"]
     step = Step(
         "Back-off of each token",
-        "The longest n-gram that the tables have decides; weights of longer contexts multiply its probability.",
-        "p(w | h) = weight(h) · weight(h') · … · p(w | shorter)",
+        "The longest n-gram that the tables have decides: its share of all counts after its context, plus the"
+        " interpolated share of shorter contexts; weights of longer contexts multiply the sum. Total and interpolated"
+        " are left out where a smoothing divides otherwise (add-k, Witten-Bell, stupid back-off).",
+        "p(w | h) = weight(h) · weight(h') · … · ((count - discount) / total + interpolated)",
         [table("back-off", columns, rows)],
     )
     return Explanation("ngram", f"N-grams of {run.path}", ABOUT, [step])
