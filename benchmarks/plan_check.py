@@ -42,6 +42,9 @@ CASES: dict[str, dict[str, Any]] = {
         "gpt 4 × 256": {"layers": 4, "width": 256, "heads": 4, "context": 256, "batch_size": 16, "vocabulary": 2000},
         "gpt 6 × 384": {"layers": 6, "width": 384, "heads": 6, "context": 256, "batch_size": 8, "vocabulary": 2000},
         "gpt 4 × 768": {"layers": 4, "width": 768, "heads": 12, "context": 256, "batch_size": 4, "vocabulary": 8000},
+        "gpt 3 × 320": {"layers": 3, "width": 320, "heads": 5, "context": 512, "batch_size": 6, "vocabulary": 5000},
+        "gpt 5 × 448": {"layers": 5, "width": 448, "heads": 7, "context": 192, "batch_size": 10, "vocabulary": 3000},
+        "gpt 8 × 192": {"layers": 8, "width": 192, "heads": 6, "context": 128, "batch_size": 24, "vocabulary": 1000},
     },
     "cuda": {
         "gpt 4 × 512": {"layers": 4, "width": 512, "heads": 8, "context": 512, "batch_size": 32, "compile": True},
@@ -98,7 +101,7 @@ def check(case: dict[str, Any], device: str, precision: str) -> None:
         modes += ["cudagraphs"] + ["inductor"] * ("compile" in case)
     for mode in modes:
         table = table_of(case, device, precision, mode)
-        line: dict[str, Any] = {"mode": mode}
+        line: dict[str, Any] = {"mode": mode, "case": case}
         before = 0
         if device == "cpu":
             small = case | {"layers": 1, "width": 16, "heads": 1, "batch_size": 1}

@@ -14,12 +14,14 @@ import torch
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
 from seqwright.studies.device_speed import GPUS, DeviceSpeed, measured_speed
+from seqwright.studies.plan import step_bytes
 from seqwright.studies.step_cost import StepCost, needs_values, step_cost
 from seqwright.studies.step_trace import Operation
 from seqwright.training.config import TrainingConfig
 from tests.contract.kinds import configured
 
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks/results/plan-h200.json").read_text(encoding="utf-8"))
+ON_CPU = json.loads((Path(__file__).parents[2] / "benchmarks/results/plan-cpu.json").read_text(encoding="utf-8"))
 NAMES = list(dict.fromkeys(row["training"] for row in MEASURED["rows"]))
 IDS = torch.full((1, 16), 2)
 
@@ -52,6 +54,15 @@ def test_forecasts_are_within_15_percent_of_an_h200(name: str) -> None:
         )
         assert memory == pytest.approx(row["peak_bytes"], rel=0.15), row["mode"]
         assert seconds == pytest.approx(row["step_seconds"], rel=0.15), row["mode"]
+
+
+@pytest.mark.parametrize("name", ON_CPU["cases"])
+def test_forecasts_of_memory_are_within_15_percent_of_a_cpu(name: str) -> None:
+    (row,) = ON_CPU["cases"][name]
+    parameters = row["measured"]["parameters"]
+    made = cost(**row["case"], precision=ON_CPU["precision"], on="cpu")
+    memory = 12 * parameters + step_bytes(made, parameters, 1, "cpu")
+    assert memory == pytest.approx(row["measured"]["peak_bytes"], rel=0.15)
 
 
 def test_several_passes_keep_all_gradients_beside_activations() -> None:

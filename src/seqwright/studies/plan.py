@@ -40,6 +40,9 @@ OPTIMIZER_BYTES = {"adamw": 8, "muon": 8, "adam": 8, "sgd": 4, "adafactor": 0}
 """Bytes of optimizer state for each parameter, at most; sgd has a momentum or none."""
 DEFAULT_LENGTH = 128
 """Tokens of a row of models without a context, as in training."""
+HEAP = 1.2
+"""Memory of a process on a CPU by what the activations of a step take: freed memory is kept (decision 191), in pieces
+that not every later tensor fits into. Gradients have the same sizes in every step."""
 MEASURED_STEPS = 20
 """Optimizer steps that are timed, at most."""
 NO_FILES = {"pairs": ["SOURCE", "TARGET"]}
@@ -219,7 +222,7 @@ def _plan(
         weight_bytes=4 * parameters,
         state_bytes=4 * parameters + optimizer,
         kept_bytes=cost.activations + cost.weight_copies,
-        training_bytes=4 * parameters + optimizer + cost.memory(parameters, passes),
+        training_bytes=4 * parameters + optimizer + step_bytes(cost, parameters, passes, on.type),
         device=on.type,
         flops_per_second=speed.products,
         step_seconds=passes * _pass_seconds(wanted, cost, speed, training.steps or steps)
@@ -233,6 +236,12 @@ def _plan(
     shared = step_cost(make, layers, row, rank.micro, training, "cuda")
     forecast = strategies(layers, parameters, training, rank, shared, optimizer_bytes=optimizer, gpus=gpus, gpu=gpu)
     return replace(made, strategies=tuple(forecast))
+
+
+def step_bytes(cost: StepCost, parameters: int, passes: int, on: str) -> int:
+    """Bytes that a step allocates at most, or on a CPU those that the process holds for it."""
+    allocated, gradients = cost.memory(parameters, passes), 4 * parameters
+    return allocated if on != "cpu" else allocated + int((HEAP - 1) * max(0, allocated - gradients))
 
 
 def _pass_seconds(wanted: Recipe, cost: StepCost, speed: DeviceSpeed, steps: int | None) -> float:
