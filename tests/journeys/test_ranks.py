@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -94,6 +95,19 @@ def test_a_killed_rank_is_restarted_and_the_run_resumes_on_one_process(
     on_one_process(text, run, 210)
     on_one_process(text, reference, 210)
     assert_equal_losses(run, reference, 210)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+def test_a_full_disk_ends_all_ranks_with_its_name(strategy: str, text: Path, tmp_path: Path) -> None:
+    more = [f"training.parallel={strategy}", *(["training.stream_checkpoints=true"] if strategy == "fsdp" else [])]
+    arguments = ("train", "--text", text, "--run", tmp_path / "run", "--processes", "2", *options(200, *more))
+    small = 12_000  # bytes of a file: those of the log and the recipe are smaller, the weights are not
+    result = finish(start(*arguments, preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (small, small))))
+    assert result.status == 2
+    assert result.err.count("no room to write") == 1
+    assert "step-00000010/model.safetensors: File too large" in result.err
+    assert "Traceback" not in result.err
+    assert "another rank" not in result.err
 
 
 @pytest.mark.slow

@@ -21,10 +21,12 @@ from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
 from seqwright.core.protocols import Feed
 from seqwright.core.ranks import Ranks, evaluation_by
+from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
 from seqwright.metrics.likelihood import score_text
 from seqwright.tasks.scoring import score_epoch, target_nll
 from seqwright.tasks.tagging import scores
+from seqwright.training.checkpoint_store import Gather
 from seqwright.training.config import TrainingConfig
 from seqwright.training.process_group import joined
 from seqwright.training.trainer import Trainer
@@ -155,6 +157,38 @@ def save(folder: Path, name: str, trainer: Trainer, store: MemoryStore) -> None:
     write_json(folder / f"{name}.json", {"records": store.records, "progress": progress, "step": step})
 
 
+class FullDisk(MemoryStore):
+    """Writes two tensors of a checkpoint, or none, then has no room."""
+
+    def __init__(self, tensors: int):
+        super().__init__()
+        self.tensors = tensors
+
+    def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
+        if self.tensors:
+            model = gather()["model"]
+            if isinstance(model, StreamedTensors):
+                for name in model.names[: self.tensors]:
+                    model.read(name)
+        raise UserError(f"no room after {self.tensors} tensors.")
+
+
+def fill_disks(folder: Path, ranks: Ranks) -> None:
+    """Trainings whose checkpoints rank 0 cannot write: the error of every rank."""
+    errors = []
+    for config in (adamw(), adamw(parallel="fsdp"), adamw(parallel="fsdp", stream_checkpoints=True)):
+        for tensors in (0, 2):
+            try:
+                Trainer(small_gpt(), shuffled(), config, FullDisk(tensors), ranks=ranks).fit()
+            except UserError as error:
+                errors.append(str(error))
+    try:
+        ranks.from_first(lambda: 1 // 0 if ranks.first else 0)
+    except (UserError, ZeroDivisionError) as error:
+        errors.append(str(error))
+    write_json(folder / f"full.{ranks.rank}.json", errors)
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     with joined(torch.device("cpu"), {"version": "0"}) as ranks:
@@ -163,6 +197,7 @@ def main(folder: Path) -> None:
             if ranks.first:
                 save(folder, name, trainer, store)
         evaluate(folder, ranks)
+        fill_disks(folder, ranks)
         stopped = Trainer(small_gpt(), shuffled(), adamw(), MemoryStore(), reporter=StopRankOne(), ranks=ranks)
         reason = stopped.fit()
         (folder / f"stopped.{ranks.rank}").write_text(f"{reason} at {stopped.progress.step}")

@@ -117,6 +117,13 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_step(results: Path) -> None:
     assert [(results / f"stopped.{rank}").read_text() for rank in range(2)] == ["SIGTERM at 3"] * 2
 
 
+def test_a_full_disk_of_rank_0_is_the_error_of_every_rank(results: Path) -> None:
+    """Within a checkpoint, which is gathered or streamed, and before it; the ranks go on to meet afterwards."""
+    expected = [f"no room after {tensors} tensors." for tensors in (0, 2) * 3]
+    for rank in range(2):
+        assert read_json(results / f"full.{rank}.json") == [*expected, "integer division or modulo by zero"]
+
+
 def test_fewer_carried_rows_than_ranks_are_refused() -> None:
     refuse_idle_ranks(slices(), Ranks(0, 5))
     refuse_idle_ranks(shuffled(), Ranks(0, 6))

@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from seqwright.core.config import UserError
+
 T = TypeVar("T")
 
 TensorGroups = dict[str, dict[str, Tensor]]
@@ -87,15 +89,30 @@ class Ranks:
         return [json.loads(part.numpy().tobytes()) for part in torch.split(self.cat(text), lengths)]
 
     def from_first(self, compute: Callable[[], T]) -> T:
-        """What rank 0 computes, on every rank; a value that JSON can hold (nothing is pickled)."""
+        """What rank 0 computes, on every rank; a value that JSON can hold (nothing is pickled).
+
+        An error of rank 0 is one of all ranks: none waits for a rank that has ended.
+        """
         if self.size == 1:
             return compute()
-        value = compute() if self.first else None
-        text = json.dumps(value, default=dict).encode() if self.first else b""
+        value, problem = None, None
+        try:
+            value = compute() if self.first else None
+        except Exception as error:
+            problem = error
+        message = None if problem is None else str(problem) or type(problem).__name__
+        text = json.dumps([value, message], default=dict).encode() if self.first else b""
         length = self.max(len(text))
         buffer = torch.frombuffer(bytearray(text or length), dtype=torch.uint8)
         dist.broadcast(buffer, 0)
-        return value if self.first else json.loads(buffer.numpy().tobytes())  # type: ignore[return-value]
+        if problem is not None:
+            raise problem
+        if self.first:
+            return value  # type: ignore[return-value]
+        sent, message = json.loads(buffer.numpy().tobytes())
+        if message is not None:
+            raise UserError(message)
+        return sent
 
     def shapes_from_first(self, groups: TensorGroups | None) -> dict[str, dict[str, TensorShape]]:
         """dtype and shape of every tensor of rank 0, on every rank; other ranks pass None."""

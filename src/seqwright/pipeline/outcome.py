@@ -1,4 +1,4 @@
-"""What a training returns, and which of its weights."""
+"""What a training returns, which of its weights, and whether a finished one is to go on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqwright import build
 from seqwright.core.progress import Progress
+from seqwright.pipeline.recipe import Recipe
+from seqwright.runs.directory import RunDirectory
+
+STEP_KEYS = ("asked_steps", "steps_per_epoch")
+"""Keys of the summary of a model trained by gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +36,18 @@ def note_kept_weights(progress: Progress, kind: str, steps: Sequence[int], last:
             f"the weights of step {steps[0]:,} are kept, which had the best validation loss; training.weights ="
             f' "last" keeps those of step {last:,}.'
         )
+
+
+def wants_more(wanted: Recipe, directory: RunDirectory, progress: Progress) -> bool:
+    """Whether the recipe of a finished run now has more steps."""
+    if wanted.kind in build.COUNTED:
+        return False
+    steps, reached = wanted.training.steps, directory.summary(*STEP_KEYS)
+    if wanted.training.epochs is not None:
+        steps = round(wanted.training.epochs * reached["steps_per_epoch"])
+    if steps and steps < reached["asked_steps"]:
+        progress.note(
+            f"its {reached['asked_steps']:,} steps are more than the {steps:,} asked for, which count from the"
+            " beginning: it stays."
+        )
+    return (steps or 0) > reached["asked_steps"]

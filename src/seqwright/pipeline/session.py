@@ -23,7 +23,7 @@ from seqwright.pipeline.budget import few, longest, measure, seconds_of_steps
 from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
-from seqwright.pipeline.outcome import TrainingOutcome, note_kept_weights
+from seqwright.pipeline.outcome import TrainingOutcome, note_kept_weights, wants_more
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
@@ -39,14 +39,13 @@ from seqwright.training import machine
 from seqwright.training.averaging import average_weights
 from seqwright.training.checkpoint_store import BackgroundStore, Gather
 from seqwright.training.divergence import DivergenceError, chance_nll
+from seqwright.training.model_size import on_meta
 from seqwright.training.schedule import ENDLESS, warmup_steps
 from seqwright.training.shapes import lengths_vary
 from seqwright.training.trainer import Trainer, total_steps
 from seqwright.training.trainer_state import final_checkpoints
 from seqwright.training.weights import init_from, load_weights, weights
 
-STEP_KEYS = ("asked_steps", "steps_per_epoch")
-"""Keys of the summary of a model trained by gradients."""
 MEASURING = "measuring the speed of this machine"
 
 
@@ -75,7 +74,7 @@ class TrainingSession:
 
     def run(self) -> TrainingOutcome:
         build.refuse_derived(self.recipe.kind)
-        already = self.directory.finished and not self._wants_more()
+        already = self.directory.finished and not wants_more(self.recipe, self.directory, self.progress)
         if already and not self.moved:
             return self._already()
         machine.device(self.recipe.training.device)  # refuses a missing one before the data is read
@@ -102,15 +101,18 @@ class TrainingSession:
         self.task = self._read_data()
         if self.task.fingerprint != sent["corpus"]:
             raise UserError("its training or validation files are not those of rank 0; copy them from there.")
-        self._build_model()
+        sharded = self.recipe.training.parallel == "fsdp" and self.recipe.kind not in build.REGISTERED
+        self._build_model(meta=sharded)
         self._add_lora()
         trainer = self._trainer()
         if sent["resumes"]:
             trainer.restore(None, self.ranks.from_first(dict))
         stopped, finished, device = trainer.fit(), trainer.finished, trainer.device
+        self.ranks.from_first(float)  # the last checkpoint is written
         if finished:  # an unsharded model takes the place of the trained one, and shares the final scores
             del trainer
             self._build_model()
+            self.ranks.from_first(lambda: None)  # the final weights are saved
             self._final_scores(device)
         return TrainingOutcome(path=self.directory.path, summary=None, stopped=stopped)
 
@@ -120,9 +122,11 @@ class TrainingSession:
             self.followed = True
             self.ranks.from_first(lambda: None)
 
-    def _build_model(self) -> None:
+    def _build_model(self, *, meta: bool = False) -> None:
+        """Builds the model; a rank that gets its shards from rank 0 builds it without memory (`meta`)."""
         torch.manual_seed(self.recipe.training.seed)
-        self.model = build.model(self.recipe.model, self.task.codec.sizes, task=self.recipe.data.kind)
+        make = partial(build.model, self.recipe.model, self.task.codec.sizes, task=self.recipe.data.kind)
+        self.model = on_meta(make, lambda size: None) if meta else make()
 
     def _read_data(self) -> Task:
         """The task with its data; of a run that is resumed, a missing file may have been moved."""
@@ -178,20 +182,6 @@ class TrainingSession:
     def rewind(self, step: int) -> None:
         self.directory.rewind(step)
 
-    def _wants_more(self) -> bool:
-        """Whether the recipe of a finished run now has more steps."""
-        if self.recipe.kind in build.COUNTED:
-            return False
-        steps, reached = self.recipe.training.steps, self.directory.summary(*STEP_KEYS)
-        if self.recipe.training.epochs is not None:
-            steps = round(self.recipe.training.epochs * reached["steps_per_epoch"])
-        if steps and steps < reached["asked_steps"]:
-            self.progress.note(
-                f"its {reached['asked_steps']:,} steps are more than the {steps:,} asked for, which count from the"
-                " beginning: it stays."
-            )
-        return (steps or 0) > reached["asked_steps"]
-
     def _count(self, checkpoint: Checkpoint | None) -> TrainingOutcome:
         """Fits a counted model, from the last checkpoint where there is one."""
         path = self.directory.path
@@ -222,13 +212,14 @@ class TrainingSession:
             self.board = TensorBoard(self.directory.tensorboard_path, trainer.progress.step)
         try:
             stopped = trainer.fit()
+            trainer.progress.saving_seconds += self.ranks.from_first(self.background.wait)
         except DivergenceError as error:
             self.log({"kind": "diverged", "step": trainer.progress.step, "reason": str(error)})
             write_text(self.directory.report_path, report(facts_of(self.directory, {})))
             raise
         finally:
             self._close_writers()
-            trainer.progress.saving_seconds += self.background.wait()
+            self.background.wait()
         progress = trainer.progress
         if not trainer.finished:
             self.log({"kind": "stop", "step": progress.step, "reason": stopped})
@@ -385,7 +376,7 @@ class TrainingSession:
         about = {"kind": self.recipe.kind, "step": " ".join(map(str, steps))}
         if self.directory.tokenizer_path.exists():
             about["tokenizer"] = self.directory.tokenizer.hash
-        self.directory.save_model(tensors, about)
+        self.ranks.from_first(lambda: self.directory.save_model(tensors, about))
         self.progress.note("weights are saved; scoring and writing the report.")
         scores = scores or self._final_scores(device)
         if self.recipe.kind in build.COUNTED:

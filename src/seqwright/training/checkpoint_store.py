@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from seqwright.core.config import UserError
 from seqwright.core.ranks import Ranks, TensorGroups
 from seqwright.core.safetensors_chunks import StreamedTensors
 
@@ -85,6 +86,42 @@ class BackgroundStore:
         return time.perf_counter() - start
 
 
+class Gathering:
+    """The collectives of a checkpoint, all of which every rank takes part in, also one whose disk is full."""
+
+    def __init__(self, gather: Gather):
+        self.gather = gather
+        self.groups: SavedGroups | None = None
+        self.due: list[tuple[StreamedTensors, str]] = []
+        """Tensors that are not gathered yet, in the order in which they are written."""
+
+    def __call__(self) -> SavedGroups:
+        self.groups = {}
+        for group, tensors in self.gather().items():
+            if isinstance(tensors, StreamedTensors):
+                self.due += [(tensors, name) for name in tensors.names]
+                tensors = StreamedTensors(tensors.like, self._next)
+            self.groups[group] = tensors
+        return self.groups
+
+    def complete(self) -> None:
+        """Gathers what was not gathered."""
+        if self.groups is None:
+            self()
+        while self.due:
+            self._next(self.due[0][1])
+
+    def _next(self, name: str) -> Tensor:
+        tensors, due = self.due.pop(0)
+        assert due == name, f"{name} is written before {due}"
+        return tensors.read(name)
+
+
+def _raise(problem: Exception | None) -> None:
+    if problem is not None:
+        raise problem
+
+
 class RankStore:
     """The store of rank 0 as every rank uses it: the others write nothing, and receive what rank 0 loads."""
 
@@ -96,17 +133,26 @@ class RankStore:
             self.store.log(record)
 
     def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
+        """Saves a checkpoint; where rank 0 cannot write it, every rank raises its error."""
+        gathering, problem = Gathering(gather), None
         if self.ranks.first:
-            self.store.save(step, gather, progress, kept)
-            return
-        for tensors in gather().values():
-            if isinstance(tensors, StreamedTensors):
-                for name in tensors.names:
-                    tensors.read(name)
+            try:
+                self.store.save(step, gathering, progress, kept)
+            except (OSError, UserError) as error:
+                problem = error
+        gathering.complete()
+        self.ranks.from_first(lambda: _raise(problem))
 
     def load(self, step: int) -> tuple[TensorGroups | None, dict[str, Any]]:
-        groups, progress = self.store.load(step) if self.ranks.first else (None, {})
-        return groups, self.ranks.from_first(lambda: progress)
+        groups: TensorGroups | None = None
+
+        def read() -> dict[str, Any]:
+            nonlocal groups
+            groups, progress = self.store.load(step)
+            return progress
+
+        progress = self.ranks.from_first(read)
+        return groups, progress
 
     def rewind(self, step: int) -> None:
         if self.ranks.first:

@@ -21,8 +21,10 @@ from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
 from seqwright.layers.transformer_block import Block
 from seqwright.training.config import TrainingConfig
+from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
 from seqwright.training.parallel import DataParallel, FullySharded, SingleProcess
+from seqwright.training.weights import weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """dtype of weights and decoding states by the name of a precision."""
@@ -50,10 +52,17 @@ def device(name: str, *, option: str = "training.device") -> torch.device:
     return torch.device(name)
 
 
-def prepare(objective: Objective, config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> SingleProcess:
+def prepare(
+    objective: Objective,
+    config: TrainingConfig,
+    on: torch.device,
+    ranks: Ranks = SINGLE,
+    meta: MetaWeights | None = None,
+) -> SingleProcess:
     """The objective as it is trained on a device: on a GPU compiled where the recipe says so (decision 160), on several
     ranks with DDP or FSDP2 (decision 173). FSDP2 replaces parameters: make the optimizer afterwards.
 
+    Weights of an objective on the meta device come from `meta`, once they are sharded.
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
     if on.type == "cpu":
@@ -71,7 +80,9 @@ def prepare(objective: Objective, config: TrainingConfig, on: torch.device, rank
             reshard=config.reshard_after_forward,
             stream=config.stream_checkpoints,
             tensor_parallel=config.tensor_parallel,
+            meta=meta,
         )
+    ranks.copy_from_first(weights(objective).values())
     module = _compiled(objective, config, on)
     return SingleProcess(module) if ranks.size == 1 else DataParallel(module, ranks)
 

@@ -7,7 +7,6 @@ their names.
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +19,7 @@ from seqwright.core.batch import Batch
 from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.state import State
+from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
 from seqwright.training.sharded_tensors import full, host_copy, is_sharded, placed_like
 from seqwright.training.tensor_parallel import TensorParallel
@@ -116,7 +116,8 @@ def reduces_unused() -> bool:
 
 class FullySharded(SingleProcess):
     """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed;
-    without `reshard`, they are gathered once for all passes of a step."""
+    without `reshard`, they are gathered once for all passes of a step. A model on the meta device gets its values from
+    `meta`, block by block."""
 
     def __init__(
         self,
@@ -130,17 +131,16 @@ class FullySharded(SingleProcess):
         reshard: bool = True,
         stream: bool = False,
         tensor_parallel: int = 1,
+        meta: MetaWeights | None = None,
     ):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
         self.model = cast(nn.Module, objective.model)
-        if ranks.first:  # decoding copies models, which FSDP refuses, and one rank alone cannot gather weights
-            self.unsharded = copy.deepcopy(self.model).cpu()
         if tensor_parallel > 1:
             sizes = (ranks.size // tensor_parallel, tensor_parallel)
             mesh = init_device_mesh(on.type, sizes, mesh_dim_names=("data", "tensor"))
-            self.split: TensorParallel | None = TensorParallel(self.model, blocks, mesh["tensor"])
+            self.split: TensorParallel | None = TensorParallel(self.model, mesh["tensor"])
             mesh = mesh["data"]
         else:
             self.split, mesh = None, init_device_mesh(on.type, (ranks.size,))
@@ -158,7 +158,15 @@ class FullySharded(SingleProcess):
         self.reshard = reshard and mesh.size() > 1
         options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy, "offload_policy": offload}
         for block in blocks:
+            if meta is not None:
+                meta.fill(block)
+            if self.split is not None:
+                self.split(block)
             fully_shard(block, reshard_after_forward=self.reshard, **options)
+        if meta is not None:
+            meta.fill(objective)
+            # Decoding copies models, which FSDP refuses, and one rank alone cannot gather weights.
+            self.unsharded = meta.full if ranks.first else None
         self.root: Any = fully_shard(objective, reshard_after_forward=False, **options)
         if reduces_unused():
             self.root.set_reduce_scatter_unused_params(True)

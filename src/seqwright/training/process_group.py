@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -119,6 +120,8 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
     address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     patience = timedelta(seconds=limit("SEQWRIGHT_JOIN_SECONDS"))
     try:
+        if not ranks.first:
+            _await_address(patience)
         store, _, _ = next(rendezvous("env://", timeout=patience))
         store = _session_store(ranks, store, patience)
         _meet(ranks, store, identity, patience)
@@ -126,7 +129,7 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=LONGEST_WAIT)
         return store
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         reason = str(error).split("\n")[0][:200]
         used = "EADDRINUSE" in str(error) or "address already in use" in str(error).lower()
         advice = (
@@ -136,6 +139,20 @@ def _connect(ranks: Ranks, device: torch.device, identity: Mapping[str, str]) ->
             f" (now {patience.seconds})."
         )
         raise UserError(f"rank {ranks.rank} could not join the others at {address} ({reason}). {advice}") from error
+
+
+def _await_address(patience: timedelta) -> None:
+    """Waits until rank 0 can be reached: PyTorch's own attempts end after twice the time, in pages of stack traces."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    deadline = time.monotonic() + patience.total_seconds()
+    while True:
+        try:
+            with socket.create_connection(address, timeout=max(0.1, deadline - time.monotonic())):
+                return
+        except OSError:
+            if time.monotonic() > deadline - POLL_SECONDS:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def _session_store(ranks: Ranks, store: Store, patience: timedelta) -> Store:

@@ -55,9 +55,8 @@ class TensorParallel:
     each rank's heads of all three follow each other.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[nn.Module], mesh: object):
-        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
+    def __init__(self, model: nn.Module, mesh: object):
+        self.mesh = mesh
         self.ranks: int = mesh.size()  # type: ignore[attr-defined]
         refuse_unsplit(model, self.ranks)
         # It warns of two collectives where a tensor is gathered from two dimensions, which checkpoints do.
@@ -65,16 +64,23 @@ class TensorParallel:
         self.rows: dict[str, Tensor] = {}
         for path, part in model.named_modules():
             if isinstance(part, SelfAttention):
+                for name, _ in part.query_key_value.named_parameters():
+                    self.rows[f"{path}.query_key_value.{name}"] = head_rows(part, self.ranks)
+
+    def __call__(self, block: nn.Module) -> None:
+        """Splits a block, whose weights are in memory."""
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        for part in block.modules():
+            if isinstance(part, SelfAttention):
                 rows = head_rows(part, self.ranks)
-                for name, parameter in part.query_key_value.named_parameters():
-                    self.rows[f"{path}.query_key_value.{name}"] = rows
+                for parameter in part.query_key_value.parameters():
                     parameter.data = parameter.data[rows]
                 part.heads, part.kv_heads = part.heads // self.ranks, part.kv_heads // self.ranks
-        for block in blocks:
-            names = dict(block.named_modules())
-            plan = {name: ColwiseParallel() for name in COLUMNS if name in names}
-            plan |= {name: RowwiseParallel() for name in ROWS}  # type: ignore[misc]
-            parallelize_module(block, mesh, plan)  # type: ignore[arg-type]
+        names = dict(block.named_modules())
+        plan = {name: ColwiseParallel() for name in COLUMNS if name in names}
+        plan |= {name: RowwiseParallel() for name in ROWS}  # type: ignore[misc]
+        parallelize_module(block, self.mesh, plan)  # type: ignore[arg-type]
 
     def plain(self, name: str, tensor: Tensor) -> Tensor:
         """A full tensor in the order of the model's own rows; `name` is of a parameter, or of its optimizer state."""

@@ -27,6 +27,7 @@ from seqwright.training.checkpoint_tensors import gathered_groups, load_groups
 from seqwright.training.config import TrainingConfig
 from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
 from seqwright.training.layer_freezing import LayerFreezing
+from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.mfu import Utilization
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
@@ -37,7 +38,6 @@ from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
 from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
 from seqwright.training.update import Update
-from seqwright.training.weights import weights
 
 MAX_SKIPPED_STEPS = 50
 """Steps skipped because of loss spikes, above which training stops with an error: something else is wrong."""
@@ -70,8 +70,8 @@ class Trainer:
         ranks = replace(ranks, tensor=config.tensor_parallel if ranks.size > 1 and config.parallel == "fsdp" else 1)
         refuse_idle_ranks(feed, ranks)
         self.device = machine.device(config.device)
-        self.model, self.ranks = model.to(self.device), ranks
-        ranks.copy_from_first(weights(self.model).values())
+        meta = MetaWeights(model, ranks, self.device) if ranks.size > 1 and config.parallel == "fsdp" else None
+        self.model, self.ranks = model.to(self.device) if meta is None else meta.model, ranks
         objective = Objective(
             cast(Trainable, self.model),
             smoothing=config.label_smoothing,
@@ -80,7 +80,7 @@ class Trainer:
             activation_l2=config.activation_l2,
             temporal_activation_l2=config.temporal_activation_l2,
         )
-        self.objective = machine.prepare(objective, config, self.device, ranks)
+        self.objective = machine.prepare(objective, config, self.device, ranks, meta)
         self.optimizer = optimizer(self.model, config, ranks)
         self.update = Update(self.objective, self.optimizer, config, self.device, ranks=ranks, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
