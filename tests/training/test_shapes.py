@@ -13,8 +13,8 @@ from seqwright.core.batch import Batch
 from seqwright.training.objective import Objective
 from seqwright.training.shapes import FirstBatches, few_shapes, lengths_vary
 
-from ..contract.encoders import CLASSIFIERS, blanks, classifier, texts
-from ..contract.kinds import batch
+from ..contract.encoders import CLASSIFIERS, blanks, classifier, filler, texts
+from ..contract.kinds import batch, small
 from ..contract.translators import TRANSLATORS, pairs, translator
 
 
@@ -67,6 +67,17 @@ def test_shapes_are_few() -> None:
 def test_targets_by_position_and_texts_without_a_source_are_left_alone() -> None:
     for given in (blanks(), batch()):
         assert few_shapes(given, None) is given
+
+
+def test_a_shorter_last_batch_of_windows_gets_the_rows_of_the_first() -> None:
+    for model, whole in ((small("gpt"), batch(5)), (filler("bert"), blanks())):
+        short = whole.mapped(lambda tensor: tensor[:2])
+        padded = few_shapes(short, None, whole)
+        assert [tensor.shape for _, tensor in padded.named_tensors()] == [t.shape for _, t in whole.named_tensors()]
+        assert padded.count == short.count
+        assert_close(loss_and_gradients(model, padded), loss_and_gradients(model, short))
+    lengths = cut(pairs(rows=3), 3, 3)  # those of translators stay on their grid
+    assert few_shapes(lengths, None, lengths).input.shape == (3, 4)
 
 
 class Growing:

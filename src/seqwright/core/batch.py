@@ -73,11 +73,11 @@ class Movable:
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
         """A copy with all tensors on a device."""
-        return self._mapped(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.mapped(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """A copy in page-locked memory, from which a GPU copies without the host waiting."""
-        return self._mapped(lambda tensor: tensor.pin_memory())
+        return self.mapped(lambda tensor: tensor.pin_memory())
 
     def named_tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Every tensor with its dotted name."""
@@ -88,14 +88,15 @@ class Movable:
             elif isinstance(value, Movable):
                 yield from value.named_tensors(f"{prefix}{field.name}.")
 
-    def _mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """A copy with what a function makes of each tensor."""
         mapped: dict[str, Any] = {}
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, torch.Tensor):
                 mapped[field.name] = function(value)
             elif isinstance(value, Movable):
-                mapped[field.name] = value._mapped(function)
+                mapped[field.name] = value.mapped(function)
         return replace(self, **mapped)  # type: ignore[type-var]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch, Source
-from seqwright.core.protocols import Feed
+from seqwright.core.protocols import EncodesSource, Feed
 
 UNIT, UNITS = 4, 8
 """Padded lengths are multiples of the first up to as many of them as the second, then of twice that up to twice as
@@ -20,13 +22,26 @@ FIRST = 4
 """Batches that stand for a feed whose lengths vary."""
 
 
-def few_shapes(batch: Batch, context: int | None) -> Batch:
+def padding(feed: Feed, model: nn.Module, *, compiled: bool) -> Callable[[Batch], Batch]:
+    """How the batches of a feed are padded for captured steps of a model.
+
+    A compiled step of another number of rows is compiled again, for any number: as long as the first time. So the last
+    batch of an epoch of windows gets the rows of the others; without compilation it is captured besides.
+    """
+    context = model.context if isinstance(model, EncodesSource) else None
+    return partial(few_shapes, context=context, first=feed.batch(0) if compiled else None)
+
+
+def few_shapes(batch: Batch, context: int | None, first: Batch | None = None) -> Batch:
     """The batch of a translator or of a classifier of texts, padded to one of few shapes within the model's context.
 
     Rows of a translator are padded, too, by copies of the first whose targets are IGNOREd. Padded = unpadded, but for
-    the dropout masks. Other batches are left alone: their shapes vary little, or their targets are by position.
+    the dropout masks. Other batches are left alone: their shapes vary little, or their targets are by position. Given
+    the `first` batch of the feed, a shorter last batch of an epoch of windows gets as many rows.
     """
     source = batch.source
+    if first is not None and _is_window(batch) and batch.target.shape[1:] == first.target.shape[1:]:
+        return _with_rows(batch, first.rows)
     if source.ids is None or not source.ids.size(1) or source.visible is not None or source.word_starts is not None:
         return batch
     extra_source, extra = (_extra(ids.size(1), context) for ids in (source.ids, batch.input))
@@ -56,6 +71,21 @@ class FirstBatches:
 
     def batch(self, step: int) -> Batch:
         return self.feed.batch(step % min(FIRST, self.steps_per_epoch))
+
+
+def _is_window(batch: Batch) -> bool:
+    """Whether targets are tokens by position of a text without another: of a language model, or a masked one."""
+    one_text = not (batch.source.mask.size(1) and batch.input.size(1)) and batch.source.word_starts is None
+    return one_text and batch.target.dim() == 2 and not batch.target.is_floating_point()
+
+
+def _with_rows(batch: Batch, rows: int) -> Batch:
+    """The batch with at least so many rows, by copies of the first without targets."""
+    more = rows - batch.rows
+    if more <= 0:
+        return batch
+    padded = batch.mapped(lambda tensor: _repeated(tensor, more))
+    return replace(padded, target=F.pad(batch.target, (0, 0, 0, more), value=IGNORE))
 
 
 def _extra(length: int, context: int | None) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import CarriesState, EncodesSource, Feed, Trainable
+from seqwright.core.protocols import CarriesState, Feed, Trainable
 from seqwright.core.ranks import SINGLE, Ranks, TensorGroups
 from seqwright.core.state import State
 from seqwright.training import machine
@@ -33,7 +33,7 @@ from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
 from seqwright.training.prefetch import Prefetched
 from seqwright.training.schedule import length_ratio, schedule, warmup_steps
-from seqwright.training.shapes import few_shapes
+from seqwright.training.shapes import padding
 from seqwright.training.signals import StopRequest
 from seqwright.training.spikes import Trend
 from seqwright.training.trainer_state import LogInterval, TrainerState, record_evaluation
@@ -86,7 +86,7 @@ class Trainer:
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.steps, self.chance = total_steps(config, feed), chance
         if self.device.type == "cuda":
-            shape = partial(few_shapes, context=model.context if isinstance(model, EncodesSource) else None)
+            shape = padding(feed, model, compiled=config.compile == "inductor")
             feed = Prefetched(feed, self.steps, shape) if self.update.capturing else Prefetched(feed, self.steps)
         self.feed = feed
         self.config = config
