@@ -51,6 +51,19 @@ def training(result: dict[str, Any]) -> Iterator[str]:
         )
 
 
+def shakespeare(result: dict[str, Any]) -> Iterator[str]:
+    """Seconds to a validation loss."""
+    ours, peer = result["ours"], result["nanogpt"]
+    yield f"## Time to a loss: tiny Shakespeare, {result['gpu']}, torch {result['torch']}\n"
+    yield "`benchmarks/shakespeare.py --device cuda --set training.steps=600`: seconds of training, without compiling,"
+    yield "and nats a character over 200 random batches of windows of the last tenth, as nanoGPT measures.\n"
+    yield "| settings | steps | seconds | nats |"
+    yield "|---|---:|---:|---:|"
+    yield f"| `shakespeare-gpt`, shortened | {ours['steps']:,} | {ours['seconds']:.1f} | {ours['nll']:.4f} |"
+    yield f"| nanoGPT's, until its best step | {peer['steps']:,} | {peer['seconds']:.1f} | {peer['nll']:.4f} |"
+    yield f"\nRatio of the seconds: {result['ratio']:.2f}."
+
+
 def generation(result: dict[str, Any]) -> Iterator[str]:
     """Tokens a second of generation."""
     cpu = "core" in result["device"]
@@ -169,6 +182,7 @@ def growth_plot(result: dict[str, Any]) -> str:
 
 KINDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "training": training,
+    "shakespeare": shakespeare,
     "generation": generation,
     "ngram": ngram,
     "startup": startup,
