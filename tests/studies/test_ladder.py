@@ -10,7 +10,7 @@ import pytest
 import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.reporting.run_facts import RunFacts
-from seqwright.studies.ladder import RUNGS, Rung, ladder_recipes, still_improving, sufficient
+from seqwright.studies.ladder import RUNGS, Ladder, Rung, ladder_recipes, still_improving, sufficient
 
 LOGGED = ("train", "evaluation")
 
@@ -69,6 +69,17 @@ def test_a_network_whose_validation_loss_falls_to_the_last_step_is_still_improvi
     assert not still_improving(run(3.0, 2.0, 2.5, accuracy=(50, 60, 70)))  # its best weights lie behind it
     assert not still_improving(run(3.0, 2.001, 2.0))
     assert not still_improving(run())  # a counted model
+
+
+def test_a_rung_that_still_improves_leads_but_is_not_called_enough() -> None:
+    def verdict(*improving: str) -> str:
+        rungs = [rung("ngram", 2.5)]
+        ladder = Ladder(rungs=rungs, score="nll", page=Path(), enough="ngram", why="why", improving=improving)
+        return ladder.verdict
+
+    assert verdict() == "ngram is enough: why."
+    assert verdict("gpt").startswith("ngram is enough: why. Still improving at their last step: gpt;")
+    assert verdict("ngram").startswith("ngram leads so far: why. Still improving")
 
 
 @pytest.mark.parametrize("data", ["text", "labeled", "tagged", "pairs"])

@@ -65,7 +65,8 @@ class Ladder:
     @property
     def verdict(self) -> str:
         """Which rung is enough and why, and what is not yet known."""
-        verdict = f"{self.enough} is enough: {self.why}."
+        # What still improves is not known to be enough, only to lead.
+        verdict = f"{self.enough} {'leads so far' if self.enough in self.improving else 'is enough'}: {self.why}."
         if not self.improving:
             return verdict
         return f"{verdict} Still improving at their last step: {', '.join(self.improving)}; try more --minutes."
