@@ -26,8 +26,7 @@ def test_the_cheapest_rung_whose_interval_reaches_the_best_score_is_enough() -> 
     rungs = [rung("ngram", 2.5), rung("lstm", 2.05), rung("gpt", 2.0, parameters=3000)]
     assert sufficient(rungs, "bits_per_byte") == (
         rungs[1],
-        "it ties with gpt: its interval reaches the best bits per byte, 2, and it has 1.00 k instead of 3.00 k"
-        " parameters of gpt",
+        "its interval reaches the best bits per byte, 2 of gpt, a tie, and it has 1.00 k parameters instead of 3.00 k",
     )
     assert sufficient(rungs, "accuracy")[0].name == "ngram"  # where higher is better
     apart = [rung("ngram", 2.5), rung("gpt", 2.0)]
@@ -45,13 +44,12 @@ def test_a_tie_of_rungs_is_decided_by_cost_and_not_by_the_clock() -> None:
     ]
     assert sufficient(tied, "accuracy") == (
         tied[0],
-        "it ties with cnn: its interval reaches the best accuracy, 69, and it is counted, while cnn is trained by"
-        " gradient steps",
+        "its interval reaches the best accuracy, 69 of cnn, a tie, and it is counted, without gradient steps",
     )
     assert sufficient(tied[1:], "accuracy") == (
         tied[2],
-        "it has the best accuracy, 69, and it has 500 instead of 7.00 k parameters of mlp; it ties with mlp, whose"
-        " interval reaches that",
+        "it has the best accuracy, 69, a tie with mlp, whose interval reaches it, and it has 500 parameters instead of"
+        " 7.00 k",
     )
 
 

@@ -171,11 +171,10 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     if enough is best:
         others = [rung for rung in reaching if rung is not best]
         tied = " and ".join(rung.name for rung in others)
-        return best, (
-            f"it has the best {named}, and {_cheaper(best, min(others, key=_cost))}; it ties with {tied}, whose"
-            f" interval{'s reach' if len(others) > 1 else ' reaches'} that"
-        )
-    return enough, f"it ties with {best.name}: its interval reaches the best {named}, and {_cheaper(enough, best)}"
+        reach = "intervals reach" if len(others) > 1 else "interval reaches"
+        cheaper = _cheaper(best, min(others, key=_cost))
+        return best, f"it has the best {named}, a tie with {tied}, whose {reach} it, and {cheaper}"
+    return enough, f"its interval reaches the best {named} of {best.name}, a tie, and {_cheaper(enough, best)}"
 
 
 def _cost(rung: Rung) -> tuple[bool, int]:
@@ -187,9 +186,9 @@ def _cost(rung: Rung) -> tuple[bool, int]:
 def _cheaper(rung: Rung, other: Rung) -> str:
     """Why one rung is cheaper than another."""
     if rung.name in COUNTED and other.name not in COUNTED:
-        return f"it is counted, while {other.name} is trained by gradient steps"
-    sizes = " instead of ".join(count(one.summary.get("parameters") or 0) for one in (rung, other))
-    return f"it has {sizes} parameters of {other.name}"
+        return "it is counted, without gradient steps"
+    sizes = [count(one.summary.get("parameters") or 0) for one in (rung, other)]
+    return f"it has {sizes[0]} parameters instead of {sizes[1]}"
 
 
 def _reaches(score: Mapping[str, Any], top: float, sign: int) -> bool:
