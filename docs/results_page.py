@@ -44,7 +44,7 @@ MEASURES = {
     "Images": ("accuracy", "psnr"),
 }
 """Scores shown where recipes.toml names none."""
-LOWER = ("perplexity", "nll", "bits_per_byte", "bits_per_character", "ter", "word_error_rate", "mse", "mae")
+LOWER = ("perplexity", "nll", "bits_per_byte", "bits_per_character", "ter", "error_rate", "mse", "mae")
 """Scores that are better when lower, also where a longer name ends so."""
 DECIMALS = {"nll": 4, "random_windows_nll": 4, "bits_per_byte": 3, "bits_per_character": 3, "matthews": 3}
 TITLES = {
@@ -64,6 +64,7 @@ TITLES = {
     "nll": "nats per token",
     "random_windows_nll": "nats, random windows",
     "word_error_rate": "word error rate, %",
+    "phoneme_error_rate": "phoneme error rate, %",
 }
 PERCENTAGES = ("accuracy", "exact_match")
 CHOSEN = {
