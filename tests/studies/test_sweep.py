@@ -102,8 +102,15 @@ def test_a_setting_whose_interval_reaches_the_best_mean_ties_with_it() -> None:
         " mean, not as better: k=b (runs/b). Fewest parameters of them: k=a, 4 instead of 9."
     )
     assert close.as_json()["tied"][0]["interval"] == (72, 76)
-    halved = results(trial("a", 74.0, spread=2, budget=1), trial("b", 70.0, spread=2, budget=3))
-    assert halved.tied == ()  # of another budget
+
+
+def test_a_setting_that_was_dropped_ties_with_the_chosen_one_at_its_own_budget() -> None:
+    first = [trial("a", 74.0, spread=2, budget=1), trial("b", 75.0, spread=2, budget=1)]
+    first += [trial("c", 70.0, spread=2, budget=1)]
+    halved = results(*first, trial("b", 90.0, spread=2, budget=3))
+    assert [(one.setting["k"], one.budget) for one in halved.tied] == [("a", 1)]
+    assert "reaches the accuracy of the chosen one at the budget where they were dropped" in halved.verdict
+    assert results(first[0], trial("b", 70.0, spread=2, budget=3)).tied == ()  # nothing to compare with
 
 
 def test_of_equal_means_the_smallest_is_chosen_then_the_first() -> None:

@@ -100,12 +100,16 @@ class SweepResults:
 
     @property
     def tied(self) -> tuple[Trial, ...]:
-        """Other settings of the same budget whose interval reaches the mean of the chosen one."""
-        chosen, *others = self.trials
-        if chosen.mean is None:
-            return ()
-        same = [trial for trial in others if trial.budget == chosen.budget]
-        return tuple(trial for trial in same if trial.reaches(chosen.mean, higher=self.higher))
+        """Other settings whose interval reaches the mean of the chosen one, each with its largest budget: one that
+        successive halving dropped is compared with the chosen one at the budget where it was dropped."""
+        means = {trial.budget: trial.mean for trial in self.trials if trial.setting == self.chosen.setting}
+        tied, seen = [], [self.chosen.setting]
+        for trial in self.trials:  # the largest budget first
+            if trial.setting not in seen:
+                seen.append(trial.setting)
+                mean = means.get(trial.budget)
+                tied += [trial] if mean is not None and trial.reaches(mean, higher=self.higher) else []
+        return tuple(tied)
 
     @property
     def smallest(self) -> Trial:
@@ -122,11 +126,14 @@ class SweepResults:
             return f"chosen of {total} settings on validation: {named}."
         others = ", ".join(map(described, tied[:SHOWN])) + (f" and {len(tied) - SHOWN} more" if tied[SHOWN:] else "")
         reach = f"interval{'s' if tied[1:] else ''} of {others} reach{'' if tied[1:] else 'es'}"
-        equal = any(trial.mean == chosen.mean for trial in tied)
+        best = f"the best {title(self.metric)}, {figure(chosen.mean)}"
+        if any(trial.budget != chosen.budget for trial in tied):
+            best = f"the {title(self.metric)} of the chosen one at the budget where they were dropped"
+        equal = any((trial.mean, trial.budget) == (chosen.mean, chosen.budget) for trial in tied)
         choice = "smallest, then the first, of equal means" if equal else "best mean"
         sentence = (
-            f"tie of {len(tied) + 1} of {total} settings on validation: the {reach} the best {title(self.metric)},"
-            f" {figure(chosen.mean)}. Chosen as the {choice}, not as better: {named}."
+            f"tie of {len(tied) + 1} of {total} settings on validation: the {reach} {best}."
+            f" Chosen as the {choice}, not as better: {named}."
         )
         if (self.smallest.parameters or 0) < (chosen.parameters or 0):
             sizes = " instead of ".join(count(trial.parameters or 0) for trial in (self.smallest, chosen))
