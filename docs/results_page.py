@@ -7,7 +7,6 @@ others, how settings were chosen, and figures of runs that were not recorded.
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 import tomllib
@@ -21,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from record_result import RECORDS, settings_hash, shipped_recipes  # noqa: E402
+from seqwright.metrics.significance import interval_over_seeds  # noqa: E402
 
 RESULTS = RECORDS.parent
 FOLDERS = {
@@ -44,7 +44,7 @@ MEASURES = {
     "Images": ("accuracy", "psnr"),
 }
 """Scores shown where recipes.toml names none."""
-LOWER = ("perplexity", "nll", "bits_per_byte", "bits_per_character", "ter", "word_error_rate", "mse", "mae")
+LOWER = ("perplexity", "nll", "bits_per_byte", "bits_per_character", "ter", "error_rate", "mse", "mae")
 """Scores that are better when lower, also where a longer name ends so."""
 DECIMALS = {"nll": 4, "random_windows_nll": 4, "bits_per_byte": 3, "bits_per_character": 3, "matthews": 3}
 TITLES = {
@@ -64,10 +64,9 @@ TITLES = {
     "nll": "nats per token",
     "random_windows_nll": "nats, random windows",
     "word_error_rate": "word error rate, %",
+    "phoneme_error_rate": "phoneme error rate, %",
 }
 PERCENTAGES = ("accuracy", "exact_match")
-T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""97.5 % points of Student's t with 1, 2, … degrees of freedom."""
 CHOSEN = {
     "published": "published",
     "fixed": "fixed",
@@ -142,18 +141,12 @@ def result(metric: str, evaluations: list[Mapping[str, Any]]) -> Result:
     values = tuple(float(score["value"]) for score in scores)
     others = (score.get("signature", "") for score in evaluations[0]["scores"].values())
     unit = next(filter(None, map(example_count, (scores[0].get("signature", ""), *others))), "")
-    low = high = None
-    if len(values) > 1:  # of the seeds alone, where the score has no interval over examples
-        low, high = fmean(values) - _seed_half_width(values), fmean(values) + _seed_half_width(values)
-    if all("low" in score and "high" in score for score in scores):
-        # Examples are shared by the seeds, so that more seeds do not narrow the interval of examples.
-        mean, spread = fmean(values), _seed_half_width(values)
-        low = mean - math.hypot(mean - fmean(score["low"] for score in scores), spread)
-        high = mean + math.hypot(fmean(score["high"] for score in scores) - mean, spread)
-        count = int(unit.split(" ")[0].replace(",", "")) if unit else 0
-        if metric in PERCENTAGES and low == high and mean in (0.0, 100.0) and count:
-            # A bootstrap of equal examples has no width: rule of three (Hanley & Lippman-Hand 1983).
-            low, high = max(0.0, mean - 300 / count), min(100.0, mean + 300 / count)
+    bounds = [(score["low"], score["high"]) if "low" in score and "high" in score else None for score in scores]
+    low, high = interval_over_seeds(values, bounds) or (None, None)
+    count = int(unit.split(" ")[0].replace(",", "")) if unit else 0
+    if metric in PERCENTAGES and low is not None and low == high and low in (0.0, 100.0) and count:
+        # A bootstrap of equal examples has no width: rule of three (Hanley & Lippman-Hand 1983).
+        low, high = max(0.0, low - 300 / count), min(100.0, low + 300 / count)
     first = evaluations[0]
     return Result(metric, first["split"], tuple(first["on"]), values, low, high, unit)
 
@@ -327,14 +320,6 @@ def _reported(rival: Mapping[str, Any]) -> str:
 
 def _decimals(value: float) -> int:
     return len(repr(value).partition(".")[2])
-
-
-def _seed_half_width(values: tuple[float, ...]) -> float:
-    """Half of the 95 % interval of a mean over seeds; 0 for one seed, of which the spread is not known."""
-    if len(values) < 2:
-        return 0.0
-    quantile = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.96
-    return quantile * stdev(values) / math.sqrt(len(values))
 
 
 if __name__ == "__main__":

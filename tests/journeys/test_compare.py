@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.commands import synthetic_text
 from tests.journeys.conftest import Command
 
@@ -66,3 +68,21 @@ def test_columns_of_tables_in_a_sweep_a_comparison_and_the_list_of_runs(seqwrigh
     assert "in a recipe, set data.columns" in refused.err
     listed = [json.loads(line) for line in seqwright("runs", "runs", "--json").out.splitlines()]
     assert [row["score_name"] for row in listed] == ["accuracy"] * 2  # not F1 of the positive class
+
+
+def test_an_interrupted_ladder_says_that_the_same_command_resumes(
+    seqwright: Command, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("ladder", "--text", "text.txt", "--model", "ngram", "--minutes", "0.1", "-q")
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr("seqwright.studies.ladder.train", interrupted)
+        stopped = seqwright(*command)
+    assert stopped.status == 130
+    assert "stopped; the same command resumes." in stopped.err
+    resumed = seqwright(*command)
+    assert resumed.status == 0, resumed.err
+    assert "ngram is enough: it has the best bits per byte" in resumed.out

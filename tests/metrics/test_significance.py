@@ -18,6 +18,7 @@ from seqwright.metrics.significance import (
     holm,
     influences,
     interval,
+    interval_over_seeds,
     mean_value,
     permutation_p,
     resampled,
@@ -214,3 +215,20 @@ def test_influence_is_what_the_difference_loses_without_an_example() -> None:
 def test_counts_of_other_examples_are_refused() -> None:
     with pytest.raises(UserError, match="same examples"):
         compare(accuracy_counts(1, 0), accuracy_counts(1, 0, 1))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_the_interval_of_a_mean_over_seeds_is_students_t_beside_that_over_examples(seeds: int) -> None:
+    values = np.random.default_rng(seeds).normal(80, 2, seeds).tolist()
+    low, high = interval_over_seeds(values, [None] * seeds) or (0.0, 0.0)
+    expected = scipy.stats.t.interval(0.95, seeds - 1, np.mean(values), scipy.stats.sem(values))
+    assert (low, high) == pytest.approx(expected, rel=1e-3)
+    with_examples = interval_over_seeds(values, [(value - 3, value + 4) for value in values]) or (0.0, 0.0)
+    half = (high - low) / 2
+    assert np.mean(values) - with_examples[0] == pytest.approx(np.hypot(3, half))
+    assert with_examples[1] - np.mean(values) == pytest.approx(np.hypot(4, half))
+
+
+def test_one_seed_has_the_interval_over_its_examples_alone() -> None:
+    assert interval_over_seeds([80.0], [(77.0, 84.0)]) == (77.0, 84.0)
+    assert interval_over_seeds([80.0], [None]) is None

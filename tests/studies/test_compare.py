@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import seqwright as sw
+from seqwright.metrics.significance import Difference
+from seqwright.studies.compare.checks import check_runs
 from seqwright.studies.compare.comparison import Comparison
+from seqwright.studies.compare.results import PairedTest, Results, System
 
 CONVERSATION = """{"messages": [{"role": "user", "content": "where is cat N?"},\
  {"role": "assistant", "content": "cat N sat on the mat by the sea, and there it sat for N long days"}]}
@@ -126,6 +129,54 @@ def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
     ):
         with pytest.raises(sw.UserError, match=message.replace("?", r"\?")):
             compared(folder, *names, **options)
+
+
+def test_models_that_were_fitted_on_held_out_text_are_refused_before_any_is_opened(
+    folder: Path, tmp_path: Path
+) -> None:
+    text = str(folder / "train.txt")
+    common = ["tokenizer.kind=characters"]
+    held_out = sw.train(text=text, model="ngram", set=[*common, "data.refit=false"], run=tmp_path / "held-out").path
+    sw.train(text=text, model="lstm", set=[*SMALL, *common], run=tmp_path / "lstm")
+    sw.mix([tmp_path / "lstm"], ngram=True, run=tmp_path / "mixed")
+    with pytest.raises(sw.UserError, match=r"--on FILE, or train it with --set data\.refit=false"):
+        check_runs([held_out, folder / "ngram"], on=None)
+    with pytest.raises(sw.UserError, match=r"n-gram of the mixture .* --on FILE"):
+        check_runs([held_out, tmp_path / "mixed"], on=None)
+    found = sw.compare([held_out, tmp_path / "mixed"], on=str(folder / "test.txt"))
+    assert found.notes == ()
+    assert not any(key.startswith("training.") for key in found.keys)  # neither is trained by gradient steps
+
+
+def test_a_system_may_be_better_than_the_best_in_another_metric() -> None:
+    def tested(metric: str, value: float) -> PairedTest:
+        found = Difference(value=value, low=value - 0.5, high=value + 0.5, p=0.001, p_holm=0.001, signature="")
+        return PairedTest(one="bag", other="lstm", metric=metric, difference=found)
+
+    systems = tuple(
+        System(name=name, runs=(name,), seeds=(1,), kind="bag", parameters=1, seconds=1, scores={})
+        for name in ("bag", "lstm")
+    )
+    results = Results(
+        split="",
+        unit="text",
+        examples=20,
+        metrics=("accuracy", "macro_f1"),
+        systems=systems,
+        tests=(tested("accuracy", 2.0), tested("macro_f1", -2.0)),
+        different=(),
+        keys={},
+    )
+    assert results.standing(systems[1]) == "worse"
+    assert results.standing(systems[1], "macro_f1") == "better"
+
+
+def test_a_mixture_on_the_data_of_its_weights_has_a_warning(folder: Path, tmp_path: Path) -> None:
+    sw.mix([folder / "lstm-1", folder / "bag"], run=tmp_path / "mixed")
+    assert "mixed were tuned on this data" in sw.compare([tmp_path / "mixed", folder / "bag"]).notes[0]
+    other = tmp_path / "other.tsv"
+    other.write_text((folder / "labels.tsv").read_text())
+    assert sw.compare([tmp_path / "mixed", folder / "bag"], on=str(other)).notes == ()
 
 
 def test_runs_that_hold_out_nothing_name_the_split_of_the_others(folder: Path, tmp_path: Path) -> None:

@@ -10,42 +10,74 @@ import pytest
 import seqwright as sw
 from seqwright.core.config import UserError
 from seqwright.reporting.run_facts import RunFacts
-from seqwright.studies.ladder import RUNGS, Rung, ladder_recipes, still_improving, sufficient
+from seqwright.studies.ladder import RUNGS, Ladder, Rung, ladder_recipes, still_improving, sufficient
 
 LOGGED = ("train", "evaluation")
 
 
-def rung(name: str, seconds: float, value: float, spread: float = 0.1) -> Rung:
+def rung(name: str, value: float, spread: float = 0.1, *, parameters: int = 1000, seconds: float = 1.0) -> Rung:
     score = {"value": value, "low": value - spread, "high": value + spread}
-    summary: dict[str, Any] = {"seconds": seconds, "scores": {"bits_per_byte": score, "accuracy": score}}
+    scores = {"bits_per_byte": score, "accuracy": score}
+    summary: dict[str, Any] = {"seconds": seconds, "parameters": parameters, "scores": scores}
     return Rung(name=name, path=Path(name), summary=summary, sample="")
 
 
 def test_the_cheapest_rung_whose_interval_reaches_the_best_score_is_enough() -> None:
-    rungs = [rung("ngram", 1, 2.5), rung("lstm", 60, 2.05), rung("gpt", 90, 2.0)]
-    assert sufficient(rungs, "bits_per_byte")[0].name == "lstm"
-    assert "gpt" in sufficient(rungs, "bits_per_byte")[1]
-    assert sufficient(rungs, "accuracy")[0].name == "ngram"  # where higher is better
-    first = [rung("bag", 15, 68.0, 6), rung("cnn", 10, 69.0, 6), rung("mlp", 5, 50.0, 6)]
-    assert sufficient(first, "accuracy") == (
-        first[1],
-        "it has the best accuracy, 69, and takes less time than bag, whose interval reaches it",
+    rungs = [rung("ngram", 2.5), rung("lstm", 2.05), rung("gpt", 2.0, parameters=3000)]
+    assert sufficient(rungs, "bits_per_byte") == (
+        rungs[1],
+        "its interval reaches the best bits per byte, 2 of gpt, a tie, and it has 1.00 k parameters instead of 3.00 k",
     )
-    apart = [rung("ngram", 1, 2.5), rung("gpt", 90, 2.0)]
+    assert sufficient(rungs, "accuracy")[0].name == "ngram"  # where higher is better
+    apart = [rung("ngram", 2.5), rung("gpt", 2.0)]
     assert sufficient(apart, "bits_per_byte") == (
         apart[1],
-        "no other reaches its bits per byte of 2 within its interval",
+        "it has the best bits per byte, 2, which no other reaches within its interval",
     )
 
 
-def test_a_network_whose_last_evaluation_is_its_best_is_still_improving() -> None:
-    def run(*values: float) -> RunFacts:
-        log = [{"kind": kind, "step": n, "nll": value} for n, value in enumerate(values) for kind in LOGGED]
+def test_a_tie_of_rungs_is_decided_by_cost_and_not_by_the_clock() -> None:
+    tied = [
+        rung("bag", 68.0, 6, parameters=9000, seconds=15),
+        rung("mlp", 67.0, 6, parameters=7000, seconds=1),
+        rung("cnn", 69.0, 6, parameters=500, seconds=10),
+    ]
+    assert sufficient(tied, "accuracy") == (
+        tied[0],
+        "its interval reaches the best accuracy, 69 of cnn, a tie, and it is counted, without gradient steps",
+    )
+    assert sufficient(tied[1:], "accuracy") == (
+        tied[2],
+        "it has the best accuracy, 69, a tie with mlp, whose interval reaches it, and it has 500 parameters instead of"
+        " 7.00 k",
+    )
+
+
+def test_a_network_whose_validation_loss_falls_to_the_last_step_is_still_improving() -> None:
+    def run(*losses: float, accuracy: tuple[float, ...] = ()) -> RunFacts:
+        log: list[dict[str, Any]] = []
+        for n, nll in enumerate(losses, 1):
+            scores = {"nll": nll} | ({"accuracy": accuracy[n - 1]} if accuracy else {})
+            log += [{"kind": kind, "step": n} | scores for kind in LOGGED]
         return RunFacts(name="x", recipe={}, environment={}, log=log, summary={})
 
-    assert still_improving(run(3.0, 2.5, 2.0), "nll")
-    assert not still_improving(run(3.0, 2.0, 2.5), "nll")
-    assert not still_improving(run(), "nll")  # a counted model
+    assert still_improving(run(3.0, 2.5, 2.0))
+    assert still_improving(run(3.0))  # one evaluation says nothing
+    assert not still_improving(run(3.0, 2.0, 2.5))
+    assert not still_improving(run(3.0, 2.0, 2.5, accuracy=(50, 60, 70)))  # its best weights lie behind it
+    assert not still_improving(run(3.0, 2.001, 2.0))
+    assert not still_improving(run())  # a counted model
+
+
+def test_a_rung_that_still_improves_leads_but_is_not_called_enough() -> None:
+    def verdict(*improving: str) -> str:
+        rungs = [rung("ngram", 2.5)]
+        ladder = Ladder(rungs=rungs, score="nll", page=Path(), enough="ngram", why="why", improving=improving)
+        return ladder.verdict
+
+    assert verdict() == "ngram is enough: why."
+    assert verdict("gpt").startswith("ngram is enough: why. Still improving at their last step: gpt;")
+    assert verdict("ngram").startswith("ngram leads so far: why. Still improving")
 
 
 @pytest.mark.parametrize("data", ["text", "labeled", "tagged", "pairs"])

@@ -9,7 +9,7 @@ import pytest
 
 import seqwright as sw
 from seqwright.pipeline import training
-from seqwright.studies.sweep.results import Trial, effects_of, in_order
+from seqwright.studies.sweep.results import SweepResults, Trial, effects_of, in_order
 from seqwright.studies.sweep.settings import Range, grid, parse_space, random_settings, split_values
 from seqwright.studies.sweep.shown import Sweep
 from seqwright.studies.sweep.sweep import run_name
@@ -58,8 +58,72 @@ def test_run_names_are_folders() -> None:
     assert not any("/" in name or len(name) > 120 for name in names)
 
 
-def trial(setting: str, *values: float, budget: float | None = None, diverged: int = 0) -> Trial:
-    return Trial(setting={"k": setting}, runs=(), values=values, diverged=diverged, budget=budget, seconds=0)
+def trial(
+    setting: str,
+    *values: float,
+    budget: float | None = None,
+    diverged: int = 0,
+    spread: float | None = None,
+    parameters: int = 9,
+) -> Trial:
+    bounds = tuple(None if spread is None else (value - spread, value + spread) for value in values)
+    return Trial(
+        setting={"k": setting},
+        runs=(f"runs/{setting}",),
+        values=values,
+        bounds=bounds,
+        parameters=parameters,
+        diverged=diverged,
+        budget=budget,
+        seconds=0,
+    )
+
+
+def results(*trials: Trial) -> SweepResults:
+    return SweepResults(
+        folder="runs",
+        metric="accuracy",
+        higher=True,
+        keys=("k",),
+        trials=in_order(trials, higher=True),
+        effects=(),
+        scored_on="",
+    )
+
+
+def test_a_setting_whose_interval_reaches_the_best_mean_ties_with_it() -> None:
+    apart = results(trial("a", 70.0, spread=2), trial("b", 75.0, spread=2))
+    assert apart.tied == ()
+    assert apart.verdict == "chosen of 2 settings on validation: k=b (runs/b)."
+    close = results(trial("a", 74.0, spread=2, parameters=4), trial("b", 75.0, spread=2), trial("c", 60.0, spread=2))
+    assert [one.setting["k"] for one in close.tied] == ["a"]
+    assert close.verdict == (
+        "tie of 2 of 3 settings on validation: the interval of k=a reaches the best accuracy, 75.00. Chosen as the best"
+        " mean, not as better: k=b (runs/b). Fewest parameters of them: k=a, 4 instead of 9."
+    )
+    assert close.as_json()["tied"][0]["interval"] == (72, 76)
+
+
+def test_a_setting_that_was_dropped_ties_with_the_chosen_one_at_its_own_budget() -> None:
+    first = [trial("a", 74.0, spread=2, budget=1), trial("b", 75.0, spread=2, budget=1)]
+    first += [trial("c", 70.0, spread=2, budget=1)]
+    halved = results(*first, trial("b", 90.0, spread=2, budget=3))
+    assert [(one.setting["k"], one.budget) for one in halved.tied] == [("a", 1)]
+    assert "reaches the accuracy of the chosen one at the budget where they were dropped" in halved.verdict
+    assert results(first[0], trial("b", 70.0, spread=2, budget=3)).tied == ()  # nothing to compare with
+
+
+def test_of_equal_means_the_smallest_is_chosen_then_the_first() -> None:
+    equal = results(trial("a", 75.0), trial("b", 75.0, parameters=4), trial("c", 75.0, parameters=4), trial("d", 74.9))
+    assert equal.chosen.setting == {"k": "b"}
+    assert [one.setting["k"] for one in equal.tied] == ["c", "a"]  # without an interval nothing is known of d
+    assert "smallest, then the first, of equal means" in equal.verdict
+
+
+def test_seeds_that_vary_tie() -> None:
+    assert results(trial("a", 70.0, 70.1, 70.2), trial("b", 75.0, 75.1, 75.2)).tied == ()
+    assert results(trial("a", 70.0, 75.0, 71.0), trial("b", 75.0, 75.1, 75.2)).tied != ()
+    assert results(trial("a", 70.0, 90.0, diverged=1), trial("b", 75.0, 75.1, 75.2)).tied == ()
 
 
 def test_trials_are_ranked_by_budget_then_mean_and_diverged_ones_are_last() -> None:

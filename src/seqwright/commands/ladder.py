@@ -69,7 +69,7 @@ def command(
     columns: tuple[str, ...],
     overrides: tuple[str, ...],
     as_json: bool,
-) -> None:
+) -> int:
     """Train models from simple to large on your data under one time budget, and say which of them is enough.
 
     \b
@@ -87,24 +87,29 @@ def command(
     path = folder or Path("runs") / f"ladder-{Path(files[0]).name.split('.')[0] if files else ''}"
     given: dict[str, Any] = {kind: names or None for kind, names in data.items()}
     with TerminalProgress(quiet=quiet or as_json) as progress:
-        trained = ladder(
-            path,
-            valid=valid,
-            minutes=minutes,
-            models=kinds,
-            base=base,
-            columns=columns,
-            set=overrides,
-            progress=progress,
-            **given,
-        )
+        try:
+            trained = ladder(
+                path,
+                valid=valid,
+                minutes=minutes,
+                models=kinds,
+                base=base,
+                columns=columns,
+                set=overrides,
+                progress=progress,
+                **given,
+            )
+        except KeyboardInterrupt:
+            echo("stopped; the same command resumes.", err=True)
+            return 130
     if as_json:
         print_json(ladder_json(trained))
-        return
+        return 0
     print_ladder(trained)
     echo(trained.verdict)
     echo(f"Is a difference significant? `seqwright compare {trained.page.parent}/*`")
     echo(f"report: {trained.page}")
+    return 0
 
 
 def ladder_json(trained: Ladder) -> dict[str, Any]:
@@ -120,19 +125,18 @@ def ladder_json(trained: Ladder) -> dict[str, Any]:
 def print_ladder(trained: Ladder) -> None:
     """Prints a table of the rungs, a chart of quality over time and their samples."""
     from seqwright.reporting.numbers import count, duration, figure, interval
-    from seqwright.reporting.run_facts import HIGHER, title, unit
+    from seqwright.reporting.run_facts import HIGHER, title, training_rate, unit
     from seqwright.reporting.terminal import Column, scatter, table
 
     rows = []
     for rung in trained.rungs:
         score, seconds = trained.scores(rung), rung.summary["seconds"]
-        tokens = rung.summary.get("trained_tokens")
         rows.append(
             {
                 "name": rung.name,
                 "parameters": rung.summary.get("parameters"),
                 "seconds": seconds,
-                "rate": tokens / seconds if tokens and seconds else None,
+                "rate": training_rate(rung.summary),
                 "value": score["value"],
                 "interval": interval(score.get("low"), score.get("high")),
             }

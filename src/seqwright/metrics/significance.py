@@ -6,6 +6,8 @@ A system is one model, or several trained with different seeds, whose mean score
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -20,6 +22,9 @@ TRIALS = 2000
 """Resamples and permutations: the smallest p-value, 1 / 2001, survives Holm's correction for 100 tests."""
 ALPHA = 0.05
 """Significance level: a difference with a greater p-value is a tie."""
+
+T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+"""97.5 % points of Student's t with 1, 2, … degrees of freedom; 1.96 for more."""
 
 System = Sequence[Counts]
 """Counts of a metric on the same examples, of one model or of one for each seed."""
@@ -85,6 +90,23 @@ def interval(systems: Sequence[System], resamples: Floats, *, seed: int = 1) -> 
         return None, None
     low, high = np.percentile(resamples + _seed_errors(systems, len(resamples), seed), [2.5, 97.5])
     return float(low), float(high)
+
+
+def interval_over_seeds(
+    values: Sequence[float], bounds: Sequence[tuple[float, float] | None]
+) -> tuple[float, float] | None:
+    """95 % interval of the mean of a score over seeds: Student's t over them and, in quadrature, the interval over
+    examples, which the seeds share, so that more seeds do not narrow it. `bounds` are the latter, of each seed. None
+    where nothing is known of either."""
+    mean, known = statistics.fmean(values), [pair for pair in bounds if pair is not None]
+    over_seeds = 0.0
+    if len(values) > 1:
+        quantile = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.96
+        over_seeds = quantile * statistics.stdev(values) / math.sqrt(len(values))
+    if len(known) < len(values):
+        return (mean - over_seeds, mean + over_seeds) if len(values) > 1 else None
+    low, high = (statistics.fmean(ends) for ends in zip(*known, strict=True))
+    return mean - math.hypot(mean - low, over_seeds), mean + math.hypot(high - mean, over_seeds)
 
 
 def _seed_errors(systems: Sequence[System], trials: int, seed: int) -> Floats:

@@ -7,7 +7,7 @@ from seqwright.reporting.markup import Html, element
 from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, page, section, show, table
 from seqwright.reporting.report import STEPS, environment, sample
-from seqwright.reporting.run_facts import HIGHER, RunFacts, flatten, headline, title
+from seqwright.reporting.run_facts import HIGHER, RunFacts, flatten, headline, title, training_rate, unit
 from seqwright.reporting.svg import Axis, Point, Series, chart, downsampling_note, strip
 
 LOG_TIME = Axis(title="training time, log scale", time=True, log=True)
@@ -53,9 +53,11 @@ def _leaderboard(runs: list[RunFacts], score: str) -> Html:
                 *([figure(run.scores["perplexity"]["value"])] if perplexity else []),
                 count(run.summary["parameters"]) if run.summary.get("parameters") else "",
                 duration(run.summary["seconds"]) if run.summary.get("seconds") else "",
+                count(rate) if (rate := training_rate(run.summary)) else "",
             )
         )
-    more = (*(["perplexity"] if perplexity else []), "parameters", "training time")
+    rates = f"{unit(runs[0].scores)}s/s"
+    more = (*(["perplexity"] if perplexity else []), "parameters", "training time", rates)
     columns = ("run", title(score), "", "interval", *more)
     return section("Leaderboard", table(columns, rows, numeric=set(columns) - {"run", ""}))
 

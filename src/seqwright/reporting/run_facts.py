@@ -109,6 +109,12 @@ def unit(scores: Collection[str]) -> str:
     return next((name for score, name in UNITS.items() if score in scores), "label" if scores else "target")
 
 
+def training_rate(summary: Record) -> float | None:
+    """Tokens or labels of training per second; None for counted models."""
+    tokens, seconds = summary.get("trained_tokens"), summary.get("seconds")
+    return tokens / seconds if tokens and seconds else None
+
+
 def headline(runs: list[RunFacts]) -> str | None:
     """The most comparable score that all runs have in common."""
     return next((name for name in COMPARABLE if all(name in run.scores for run in runs)), None)

@@ -18,6 +18,16 @@ def trained_on(run: Run, files: str | Sequence[str]) -> list[Path]:
     return sorted(set(map(_resolved, as_list(files))) & set(map(_resolved, as_list(run.settings.data.train))))
 
 
+def tuned_on(run: Run, files: str | Sequence[str]) -> bool:
+    """Whether a run is a mixture whose weights were tuned on these files, or on its validation data for none."""
+    if "tuned_on" not in run.summary:
+        return False
+    names = [name for name in as_list(run.summary["tuned_on"]) if name != "validation"]
+    held_out = as_list(run.settings.data.valid)
+    tuned, scored = ({*map(_resolved, as_list(of) or held_out)} for of in (names, files))
+    return bool(tuned & scored) or not (tuned or scored)  # a split has no file
+
+
 def hold_out_the_same(one: Run, other: Run) -> bool:
     """Whether two runs of the same kind of data have the same validation split, by the keys that determine it."""
     mine, theirs = (to_table(run.settings.data) for run in (one, other))

@@ -16,8 +16,9 @@ from seqwright.pipeline.defaults import default_recipe, fine_tuned
 from seqwright.pipeline.facts import facts_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.training import train
+from seqwright.reporting.advice import still_falling
 from seqwright.reporting.comparison import comparison
-from seqwright.reporting.numbers import duration
+from seqwright.reporting.numbers import count
 from seqwright.reporting.run_facts import HIGHER, RunFacts, headline, title
 from seqwright.runs.directory import RunDirectory
 
@@ -59,15 +60,16 @@ class Ladder:
     """The rung that suffices."""
     why: str
     improving: tuple[str, ...]
-    """Networks whose best evaluation is their last, so that more time may change the verdict."""
+    """Networks whose validation loss was still falling, so that more time may change the verdict."""
 
     @property
     def verdict(self) -> str:
         """Which rung is enough and why, and what is not yet known."""
-        verdict = f"{self.enough} is enough: {self.why}."
+        # What still improves is not known to be enough, only to lead.
+        verdict = f"{self.enough} {'leads so far' if self.enough in self.improving else 'is enough'}: {self.why}."
         if not self.improving:
             return verdict
-        return f"{verdict} Still improving when their time was over: {', '.join(self.improving)}; try more --minutes."
+        return f"{verdict} Still improving at their last step: {', '.join(self.improving)}; try more --minutes."
 
     def scores(self, rung: Rung) -> Mapping[str, Any]:
         """The score of a rung: value, low and high."""
@@ -138,38 +140,55 @@ def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, na
     if score is None:
         raise UserError("these models have no score in common: give validation data with --valid.")
     enough, why = sufficient(rungs, score)
-    improving = tuple(rung.name for rung, run in zip(rungs, facts, strict=True) if still_improving(run, score))
+    improving = tuple(rung.name for rung, run in zip(rungs, facts, strict=True) if still_improving(run))
     trained = Ladder(rungs=rungs, score=score, page=page, enough=enough.name, why=why, improving=improving)
     sweep(page)
     write_text(page, comparison(facts, name=name, verdict=trained.verdict))
     return trained
 
 
-def still_improving(run: RunFacts, score: str) -> bool:
-    """Whether the last evaluation of a network is its best."""
-    values = [value for _, value in run.points("evaluation", score)] if run.records("train") else []
-    return bool(values) and values[-1] == (max(values) if score in HIGHER else min(values))
+def still_improving(run: RunFacts) -> bool:
+    """Whether the validation loss of a network was still falling at its last step, by the rule of its own report; or
+    was taken once, so that nothing is known. Accuracy may rise while the loss, which selects the weights, does, too."""
+    if not run.records("train"):
+        return False
+    return still_falling(run.log) is not None or len(run.records("evaluation")) == 1
 
 
 def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
-    """The rung that takes the least time among those whose interval reaches the best score, and why.
+    """The cheapest rung among those whose interval reaches the best score, and why.
 
     Overlapping intervals are no test: `compare` has a paired one.
     """
     sign = 1 if score in HIGHER else -1
     scores = {rung.name: rung.summary["scores"][score] for rung in rungs}
     best = max(rungs, key=lambda rung: sign * scores[rung.name]["value"])
-    top = scores[best.name]["value"]
-    reaching = [rung for rung in rungs if _reaches(scores[rung.name], top, sign)]
-    enough = min(reaching, key=lambda rung: rung.summary["seconds"])
-    named = title(score)
+    reaching = [rung for rung in rungs if _reaches(scores[rung.name], scores[best.name]["value"], sign)]
+    enough = min(reaching, key=_cost)
+    named = f"{title(score)}, {scores[best.name]['value']:.4g}"
     if reaching == [best]:
-        return best, f"no other reaches its {named} of {top:.4g} within its interval"
+        return best, f"it has the best {named}, which no other reaches within its interval"
     if enough is best:
-        others = " and ".join(rung.name for rung in reaching if rung is not best)
-        return best, f"it has the best {named}, {top:.4g}, and takes less time than {others}, whose interval reaches it"
-    times = " instead of ".join(duration(rung.summary["seconds"]) for rung in (enough, best))
-    return enough, f"its interval reaches the best {named}, {top:.4g} of {best.name}, in {times}"
+        others = [rung for rung in reaching if rung is not best]
+        tied = " and ".join(rung.name for rung in others)
+        reach = "intervals reach" if len(others) > 1 else "interval reaches"
+        cheaper = _cheaper(best, min(others, key=_cost))
+        return best, f"it has the best {named}, a tie with {tied}, whose {reach} it, and {cheaper}"
+    return enough, f"its interval reaches the best {named} of {best.name}, a tie, and {_cheaper(enough, best)}"
+
+
+def _cost(rung: Rung) -> tuple[bool, int]:
+    """Order of cost, the same on every machine: counted models first, then networks by parameters. Seconds of training
+    are a matter of what else the machine did."""
+    return rung.name not in COUNTED, rung.summary.get("parameters") or 0
+
+
+def _cheaper(rung: Rung, other: Rung) -> str:
+    """Why one rung is cheaper than another."""
+    if rung.name in COUNTED and other.name not in COUNTED:
+        return "it is counted, without gradient steps"
+    sizes = [count(one.summary.get("parameters") or 0) for one in (rung, other)]
+    return f"it has {sizes[0]} parameters instead of {sizes[1]}"
 
 
 def _reaches(score: Mapping[str, Any], top: float, sign: int) -> bool:

@@ -35,7 +35,8 @@ def check_runs(paths: Sequence[Path], on: str | Sequence[str] | None) -> None:
             raise UserError(f"{path} is named twice; name each run once.")
     if len(paths) < 2:
         raise UserError("a comparison needs two runs or more; name another run.")
-    tables = [RunDirectory.open(path, contents=False).recipe().get("data", {}) for path in paths]
+    recipes = [RunDirectory.open(path, contents=False).recipe() for path in paths]
+    tables = [table.get("data", {}) for table in recipes]
     for path, data in zip(paths[1:], tables[1:], strict=True):
         if (kinds := (tables[0].get("kind", "text"), data.get("kind", "text")))[0] != kinds[1]:
             raise UserError(
@@ -43,7 +44,24 @@ def check_runs(paths: Sequence[Path], on: str | Sequence[str] | None) -> None:
                 " of both; compare runs of one task."
             )
     if not on:
+        _check_refitted(dict(zip(paths, recipes, strict=True)))
         _check_held_out(dict(zip(paths, tables, strict=True)))
+
+
+def _check_refitted(recipes: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Raises where a language model, or a part of a mixture, was fitted on its held-out text in the end."""
+    for path, table in recipes.items():
+        if not (table.get("data", {}).get("refit") and table["data"].get("split")):
+            continue
+        if table.get("model", {}).get("kind") == "mixture":
+            raise UserError(
+                f"the n-gram of the mixture {path} was fitted on its held-out text, too (data.refit); name text that"
+                " none of these runs was trained on with --on FILE."
+            )
+        raise UserError(
+            f"{path} was fitted on its held-out text, too (data.refit); name text that none of these runs was trained"
+            " on with --on FILE, or train it with --set data.refit=false."
+        )
 
 
 def _check_held_out(tables: Mapping[Path, Mapping[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import MIN_UNITS, Floats
 from seqwright.metrics.significance import TRIALS
 from seqwright.reporting.run_facts import flatten
-from seqwright.runs.overlap import trained_on
+from seqwright.runs.overlap import trained_on, tuned_on
 from seqwright.runs.run import Run
 from seqwright.studies.compare.checks import Scored, check_examples
 from seqwright.studies.compare.comparison import Comparison
@@ -28,6 +28,8 @@ from seqwright.studies.compare.results import ComparedExample, MeanScore, Paired
 OUTPUT_METRICS = ("bleu", "chrf", "rouge_l", "exact_match", "word_error_rate", "phoneme_error_rate", "bracket_f1")
 IDENTITY = ("name", "training.seed")
 """Recipe keys in which runs of one system differ."""
+WITHOUT_TRAINING = ("ngram", "mixture")
+"""Kinds of models whose [training] has no effect."""
 METRICS: dict[str, tuple[str, ...]] = {
     "text": ("bits_per_byte", "perplexity"),
     "labeled": ("accuracy", "macro_f1", "micro_f1", "pearson", "spearman"),
@@ -63,6 +65,8 @@ def compare(
         check_examples(scored[0], scored[-1], on)
         _metrics(scored, metrics)  # refuses an unknown one before the other runs are evaluated
         notes += [f"{run.path} was trained on {file} (or a part of it)." for file in trained_on(run, on or ())]
+        if tuned_on(run, on or ()):
+            notes.append(f"the weights of {run.path} were tuned on this data, so that its score is optimistic here.")
     names = _metrics(scored, metrics)
     groups = _best_first(group_by_recipe(scored), names[0])
     notes += [
@@ -107,6 +111,8 @@ def _scored(run: Run, on: str | Sequence[str] | None, progress: Progress) -> Sco
             " --set model.unknown=true."
         )
     recipe = dict(flatten(run.directory.recipe()))
+    if run.settings.kind in WITHOUT_TRAINING:
+        recipe = {key: value for key, value in recipe.items() if not key.startswith("training.")}
     return Scored(path=run.path, settings=run.settings, recipe=recipe, summary=run.summary, examples=examples)
 
 

@@ -35,6 +35,8 @@ def notebook_view(comparison: Results) -> str:
 
 def _scores(comparison: Results) -> Html:
     parts = []
+    best = comparison.systems[0]
+    against = f"against {best.name}"
     for metric in comparison.metrics:
         scores = [system.scores[metric] for system in comparison.systems]
         bounds = [bound for one in scores for bound in (one.low, one.value, one.high) if bound is not None]
@@ -44,17 +46,17 @@ def _scores(comparison: Results) -> Html:
             rows.append(
                 (
                     system.name,
-                    len(system.runs),
+                    len({*system.seeds}),
                     score(one),
                     _strip(one, (min(bounds), max(bounds)), color),
                     interval(one.low, one.high),
                     count(system.parameters) if system.parameters else "",
                     duration(system.seconds) if system.seconds else "",
-                    comparison.standing(system) if metric == comparison.headline else "",
+                    "" if system is best else comparison.standing(system, metric),
                 )
             )
-        columns = ("run", "seeds", title(metric), "", "95 % CI", "parameters", "training time", "against the best")
-        scores_table = table(columns, rows, numeric=set(columns) - {"run", "", "against the best"})
+        columns = ("run", "seeds", title(metric), "", "95 % CI", "parameters", "training time", against)
+        scores_table = table(columns, rows, numeric=set(columns) - {"run", "", against})
         heading = title(metric)
         parts.append(section(heading[:1].upper() + heading[1:], scores_table))
     return join(parts)

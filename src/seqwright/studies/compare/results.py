@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from seqwright.build import COUNTED
-from seqwright.metrics.significance import Difference
+from seqwright.metrics.significance import Difference, Verdict
 from seqwright.reporting.run_facts import title
 
-Standing = Literal["best", "tie", "worse"]
+Standing = Literal["best", "tie", "worse", "better"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +98,13 @@ class Results:
         wanted = {one, other}, metric or self.headline
         return next(test for test in self.tests if ({test.one, test.other}, test.metric) == wanted)
 
-    def standing(self, system: System) -> Standing:
-        """A system against the one with the best headline score."""
+    def standing(self, system: System, metric: str | None = None) -> Standing:
+        """A system against the one with the best headline score, than which it may be better in another metric."""
         best = self.systems[0]
         if system is best:
             return "best"
-        return "worse" if self.test(best.name, system.name).difference.verdict == "better" else "tie"
+        against: dict[Verdict, Standing] = {"better": "worse", "worse": "better", "tie": "tie"}
+        return against[self.test(best.name, system.name, metric).difference.verdict]
 
     @property
     def verdict(self) -> str:

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seqwright.metrics.significance import interval_over_seeds
+from seqwright.reporting.numbers import count, figure
+from seqwright.reporting.run_facts import title
 from seqwright.studies.sweep.settings import Setting
+
+SHOWN = 3
+"""Tied settings that are named; the table has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +25,9 @@ class Trial:
     """The run of each seed that has a score."""
     values: tuple[float, ...]
     """Validation score of each."""
+    bounds: tuple[tuple[float, float] | None, ...]
+    """Ends of the 95 % interval over validation examples, of each; None with too few examples."""
+    parameters: int | None
     diverged: int
     """Seeds without a score."""
     budget: float | None
@@ -35,6 +44,18 @@ class Trial:
     def deviation(self) -> float | None:
         """Standard deviation over seeds; None for one seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean, over examples and seeds; None where it is not known or one diverged."""
+        return interval_over_seeds(self.values, self.bounds) if self.mean is not None else None
+
+    def reaches(self, score: float, *, higher: bool) -> bool:
+        """Whether the score is within the interval, or worse than all of it; without one, than the mean."""
+        if self.mean is None:
+            return False
+        low, high = self.interval or (self.mean, self.mean)
+        return high >= score if higher else low <= score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +87,8 @@ class SweepResults:
     effects: tuple[Effect, ...]
     scored_on: str
     """The validation data."""
+    seeded: bool = True
+    """Whether scores depend on the seed; those of counted models do not."""
     test: Mapping[str, Any] | None = None
     """Test scores of the chosen setting, with the data they are of and the mean over seeds."""
     notes: tuple[str, ...] = ()
@@ -75,17 +98,69 @@ class SweepResults:
         """The setting with the best mean validation score."""
         return self.trials[0]
 
+    @property
+    def tied(self) -> tuple[Trial, ...]:
+        """Other settings whose interval reaches the mean of the chosen one, each with its largest budget: one that
+        successive halving dropped is compared with the chosen one at the budget where it was dropped."""
+        means = {trial.budget: trial.mean for trial in self.trials if trial.setting == self.chosen.setting}
+        tied, seen = [], [self.chosen.setting]
+        for trial in self.trials:  # the largest budget first
+            if trial.setting not in seen:
+                seen.append(trial.setting)
+                mean = means.get(trial.budget)
+                tied += [trial] if mean is not None and trial.reaches(mean, higher=self.higher) else []
+        return tuple(tied)
+
+    @property
+    def smallest(self) -> Trial:
+        """The setting with the fewest parameters among the chosen one and those that tie with it."""
+        return min((self.chosen, *self.tied), key=lambda trial: trial.parameters or 0)
+
+    @property
+    def verdict(self) -> str:
+        """The chosen setting, whether others tie with it, and how it was chosen."""
+        chosen, tied = self.chosen, self.tied
+        total = len({tuple(trial.setting.items()) for trial in self.trials})
+        named = f"{described(chosen)} ({chosen.runs[0]})"
+        if not tied or chosen.mean is None:
+            return f"chosen of {total} settings on validation: {named}."
+        others = ", ".join(map(described, tied[:SHOWN])) + (f" and {len(tied) - SHOWN} more" if tied[SHOWN:] else "")
+        reach = f"interval{'s' if tied[1:] else ''} of {others} reach{'' if tied[1:] else 'es'}"
+        best = f"the best {title(self.metric)}, {figure(chosen.mean)}"
+        if any(trial.budget != chosen.budget for trial in tied):
+            best = f"the {title(self.metric)} of the chosen one at the budget where they were dropped"
+        equal = any((trial.mean, trial.budget) == (chosen.mean, chosen.budget) for trial in tied)
+        choice = "smallest, then the first, of equal means" if equal else "best mean"
+        sentence = (
+            f"tie of {len(tied) + 1} of {total} settings on validation: the {reach} {best}."
+            f" Chosen as the {choice}, not as better: {named}."
+        )
+        if (self.smallest.parameters or 0) < (chosen.parameters or 0):
+            sizes = " instead of ".join(count(trial.parameters or 0) for trial in (self.smallest, chosen))
+            sentence += f" Fewest parameters of them: {described(self.smallest)}, {sizes}."
+        return sentence
+
     def as_json(self) -> dict[str, Any]:
-        trials = [asdict(trial) | {"mean": trial.mean, "deviation": trial.deviation} for trial in self.trials]
-        return asdict(self) | {"trials": trials, "chosen": trials[0]}
+        trials = [
+            asdict(trial) | {"mean": trial.mean, "deviation": trial.deviation, "interval": trial.interval}
+            for trial in self.trials
+        ]
+        tied = [trials[self.trials.index(trial)] for trial in self.tied]
+        return asdict(self) | {"trials": trials, "chosen": trials[0], "tied": tied, "verdict": self.verdict}
+
+
+def described(trial: Trial) -> str:
+    """The setting in a line."""
+    return " ".join(f"{key}={value}" for key, value in trial.setting.items())
 
 
 def in_order(trials: Iterable[Trial], *, higher: bool) -> tuple[Trial, ...]:
-    """Trials of the largest budget first, each budget from the best mean to the worst, diverged ones last."""
+    """Trials of the largest budget first, each budget from the best mean to the worst, diverged ones last; of equal
+    means the smallest model first."""
 
-    def rank(trial: Trial) -> tuple[float, bool, float]:
-        mean = trial.mean
-        return -(trial.budget or 0), mean is None, 0.0 if mean is None else -mean if higher else mean
+    def rank(trial: Trial) -> tuple[float, bool, float, int]:
+        mean = 0.0 if trial.mean is None else -trial.mean if higher else trial.mean
+        return -(trial.budget or 0), trial.mean is None, mean, trial.parameters or 0
 
     return tuple(sorted(trials, key=rank))
 

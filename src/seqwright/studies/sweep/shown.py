@@ -11,7 +11,7 @@ from rich.table import Table
 
 from seqwright.core.storage import write_text
 from seqwright.reporting.markup import Html, element
-from seqwright.reporting.numbers import duration, figure
+from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, page, section, table
 from seqwright.reporting.run_facts import title
 from seqwright.reporting.svg import SMALL, Axis, Series, chart, strip
@@ -22,6 +22,8 @@ from seqwright.studies.sweep.settings import value_of
 
 BAR = 24
 """Characters of the longest bar."""
+COSTS = ("95 % interval", "parameters", "time")
+"""Columns after the score."""
 LOG_RATIO = 10
 """Numbers of at least this ratio are drawn on a logarithmic axis."""
 
@@ -41,7 +43,7 @@ class Sweep:
         yield f"validation {title(results.metric)} of {results.scored_on}, {_direction(results)}:"
         yield _trials(results)
         yield _effects(results)
-        yield _choice(results)
+        yield results.verdict
         if following := _next_step(results):
             yield following
         if results.test is not None:
@@ -56,7 +58,7 @@ class Sweep:
             "header",
             element("p", f"{len(results.trials)} trials", class_="kind"),
             element("h1", Path(results.folder).name),
-            element("p", _choice(results), class_="lead"),
+            element("p", results.verdict, class_="lead"),
             element("p", _next_step(results), class_="lead"),
         )
         effects = section("Effect of each key", _effect_strips(results), lead=EFFECT)
@@ -69,7 +71,7 @@ class Sweep:
         return Path(path)
 
     def _repr_html_(self) -> str:
-        return element("div", element("p", _choice(self.results)), _trial_table(self.results))
+        return element("div", element("p", self.results.verdict), _trial_table(self.results))
 
 
 EFFECT = (
@@ -82,14 +84,6 @@ def _direction(results: SweepResults) -> str:
     return "higher is better" if results.higher else "lower is better"
 
 
-def _choice(results: SweepResults) -> str:
-    """The chosen setting, and how it was chosen."""
-    chosen = results.chosen
-    settings = len({tuple(trial.setting.items()) for trial in results.trials})
-    setting = " ".join(f"{key}={value}" for key, value in chosen.setting.items())
-    return f"chosen of {settings} settings on validation: {setting} ({chosen.runs[0]})."
-
-
 def _next_step(results: SweepResults) -> str:
     """How to test the chosen setting against the next; empty where there is none of its budget."""
     chosen, *others = results.trials
@@ -97,7 +91,9 @@ def _next_step(results: SweepResults) -> str:
     if not rivals:
         return ""
     runs = shlex.join([*chosen.runs, *rivals[0].runs])
-    return f"Is it better than the next, on other data? `seqwright compare {runs} --on FILE`"
+    single = results.seeded and len(chosen.values) == 1
+    seeds = " One seed each: --seeds 3 shows how much of it is chance." if single else ""
+    return f"Is it better than the next, on other data? `seqwright compare {runs} --on FILE`{seeds}"
 
 
 def _score(trial: Trial) -> str:
@@ -109,7 +105,8 @@ def _score(trial: Trial) -> str:
 def _trials(results: SweepResults) -> Table:
     rows: list[dict[str, Any]] = [
         dict(trial.setting)
-        | {"n": len(trial.values), "score": _score(trial), "budget": trial.budget, "seconds": trial.seconds}
+        | {"n": len(trial.values), "score": _score(trial), "interval": interval(*(trial.interval or (None, None)))}
+        | {"parameters": trial.parameters, "budget": trial.budget, "seconds": trial.seconds}
         for trial in results.trials
     ]
     columns = [Column(key, key) for key in results.keys]
@@ -117,6 +114,8 @@ def _trials(results: SweepResults) -> Table:
     columns += [
         Column("n", "seeds", str),
         Column("score", title(results.metric), str),
+        Column("interval", "95 % interval"),
+        Column("parameters", "parameters", count),
         Column("seconds", "time", duration),
     ]
     return terminal_table(rows, columns)
@@ -144,18 +143,23 @@ def _effects(results: SweepResults) -> Table:
 
 def _trial_table(results: SweepResults) -> Html:
     halving = results.chosen.budget is not None
-    columns = (*results.keys, *(("budget",) if halving else ()), "seeds", title(results.metric), "time")
+    columns = (*results.keys, *(("budget",) if halving else ()), "seeds", title(results.metric), *COSTS)
     rows = [
         (
             *trial.setting.values(),
             *((f"{trial.budget:g}",) if halving else ()),
             len(trial.values),
             _score(trial),
+            interval(*(trial.interval or (None, None))),
+            count(trial.parameters) if trial.parameters else "",
             duration(trial.seconds) if trial.seconds else "",
         )
         for trial in results.trials
     ]
-    lead = f"Mean ± standard deviation over seeds, {_direction(results)}, of {results.scored_on}."
+    lead = (
+        f"Mean ± standard deviation over seeds, {_direction(results)}, of {results.scored_on}. Intervals are over"
+        " validation examples and seeds; overlapping ones are no test, `seqwright compare` has a paired one."
+    )
     return section("Settings", table(columns, rows, numeric=set(columns) - {*results.keys}), lead=lead)
 
 

@@ -57,6 +57,7 @@ class _Runner:
     done: int = 0
     metric: str = ""
     scored_on: str = ""
+    seeded: bool = False
 
     @property
     def higher(self) -> bool:
@@ -65,7 +66,7 @@ class _Runner:
 
     def trial(self, setting: Setting, budget: tuple[str, float] | None = None) -> Trial:
         """A setting trained with every seed; finished runs are not trained again."""
-        values, runs, seconds, diverged = [], [], 0.0, 0
+        values, bounds, runs, seconds, diverged, parameters = [], [], [], 0.0, 0, None
         for seed in range(1, self.seeds + 1):
             limits = {} if budget is None else {budget[0]: f"{budget[1]:g}"}
             overrides = [*self.fixed, *overrides_of(setting | limits), *([f"{SEED}={seed}"] if self.seeds > 1 else [])]
@@ -80,27 +81,34 @@ class _Runner:
                 continue
             if outcome.summary is None:
                 raise SweepStopped
-            values.append(self._value(path, outcome.summary))
+            score = self._score(path, outcome.summary)
+            values.append(float(score["value"]))
+            known = score.get("low") is not None and score.get("high") is not None
+            bounds.append((float(score["low"]), float(score["high"])) if known else None)
+            parameters = outcome.summary.get("parameters")
+            self.seeded |= bool(outcome.summary.get("steps"))
             runs.append(str(path))
             seconds += outcome.summary.get("seconds") or 0.0
         return Trial(
             setting=setting,
             runs=tuple(runs),
             values=tuple(values),
+            bounds=tuple(bounds),
+            parameters=parameters,
             diverged=diverged,
             budget=None if budget is None else budget[1],
             seconds=seconds,
         )
 
-    def _value(self, path: Path, summary: Mapping[str, Any]) -> float:
-        """The validation score: the first metric of the task that `compare` would test."""
-        scores = {name: score["value"] for name, score in summary.get("scores", {}).items() if score}
+    def _score(self, path: Path, summary: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The validation score with its interval: the first metric of the task that `compare` would test."""
+        scores: dict[str, Mapping[str, Any]] = {name: one for name, one in summary.get("scores", {}).items() if one}
         kind = RunDirectory.open(path, contents=False).recipe()["data"]["kind"]
         metric = self.metric or next((name for name in (*METRICS.get(kind, ()), *scores) if name in scores), "")
         if metric not in scores:
             raise UserError(f"{path} has no validation score to choose by; give --valid FILE, or set data.split.")
         self.metric, self.scored_on = metric, str(summary.get("scored_on") or "the validation data")
-        return float(scores[metric])
+        return scores[metric]
 
 
 def sweep(
@@ -153,6 +161,7 @@ def sweep(
         trials=ranked,
         effects=effects_of(first, keys),
         scored_on=runner.scored_on,
+        seeded=runner.seeded,
         test=scores,
         notes=tuple(notes),
     )
