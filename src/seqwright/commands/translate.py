@@ -9,9 +9,20 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, TEXT_OR_FILE, echo, options_from
+from seqwright.commands.common import (
+    COLUMNS,
+    DEVICE,
+    JSON,
+    PRECISION,
+    RUN,
+    SET,
+    TEXT_OR_FILE,
+    echo,
+    options_from,
+    split_data_overrides,
+)
 from seqwright.commands.ranked import PROCESSES, RankedCommand, sum_over_ranks
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input
+from seqwright.commands.tables import FORMAT, OUT, SKIP_BAD_ROWS, Output, Reading, open_input
 from seqwright.core.printable import quantity
 
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
@@ -39,6 +50,7 @@ FLAGGED_LINES = 20
 )
 @COLUMNS
 @FORMAT
+@SKIP_BAD_ROWS
 @OUT
 @SET
 @DEVICE
@@ -55,6 +67,7 @@ def command(
     attention: bool,
     columns: tuple[str, ...],
     format: str | None,
+    skip_bad_rows: bool,
     out: Path | None,
     overrides: tuple[str, ...],
     device: str,
@@ -77,22 +90,24 @@ def command(
     from seqwright.data.column_roles import parse_columns
     from seqwright.data.tables import TextColumns
 
-    opened = open_run(run, device=device, precision=precision)
+    data_overrides, others = split_data_overrides(overrides)
+    opened = open_run(run, device=device, precision=precision, set=data_overrides)
     translate = opened.translate  # raises here, before any input is read, where the run is no translator
     flags: dict[str, Any] = {"beam_size": beam, "n_best": n_best}
     if beam is not None:
         flags["kind"] = "beam"
     elif n_best is not None and opened.settings.decoding.kind == "beam":
         flags["beam_size"] = max(n_best, opened.settings.decoding.beam_size)  # no beam holds more than its size
-    options = options_from(overrides, "decoding", type(opened.settings.decoding), flags)
+    options = options_from(others, "decoding", type(opened.settings.decoding), flags)
     options |= {"tag": tag, "truncate": truncate, "attention": attention}
     roles = tuple(f"source{n or ''}" for n in (0, *range(2, 1 + getattr(opened.settings.data, "sources", 1))))
     wanted = TextColumns(roles=roles, chosen=tuple(parse_columns(columns, roles).values()), names=SOURCE_NAMES)
-    table = open_input(text_or_file, format, wanted)
+    reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
+    table = open_input(text_or_file, format, wanted, reading)
     decoding = asdict(opened.settings.decoding) | options
     several = decoding["n_best"] > 1 and decoding["mbr"] == "none"
     added = ["translation", "log_prob", *(["others"] * several), *(["alignment"] * attention)]
-    output = Output(table, added, out, as_json=as_json)
+    output = Output(table, added, out, reading, as_json=as_json)
     truncated = flagged = 0
 
     def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
