@@ -59,6 +59,10 @@ class MissingFileError(UserError):
     """A path that does not exist."""
 
 
+class EmptyFileError(UserError):
+    """A file without text."""
+
+
 class UntrustedFileError(UserError):
     """A path that a received run names, and that is not read without `--trust`."""
 
@@ -136,7 +140,7 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
         raise UserError(f"{path} is a file of columns; tokenize it first: `{prepare}`.")
     data = read_bytes(path)
     if data in (b"", codecs.BOM_UTF8):
-        raise UserError(f"{path} is empty; name a file with text.")
+        raise EmptyFileError(f"{path} is empty; name a file with text.")
     if data.startswith(codecs.BOM_UTF8):  # no other encoding starts with it: what we write for spreadsheets does
         encoding = UTF_8
     if not check_encoding(encoding).startswith(UTF_8) and _is_utf8(data):
@@ -149,6 +153,12 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
     else:
         text = _decoded(data, encoding, path)
     return text.removeprefix(BYTE_ORDER_MARK), notes
+
+
+def refuse_blank(text: str, path: Path | str) -> None:
+    """Raises for the text of a file that has only blank lines."""
+    if not text.strip():
+        raise EmptyFileError(f"{path} has only blank lines; name a file with text.")
 
 
 def check_encoding(encoding: str) -> str:
