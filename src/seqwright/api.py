@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from seqwright import build
 from seqwright.core.config import UserError, did_you_mean, parse_override
+from seqwright.core.notebook import ResultList
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.column_roles import Columns, columns_override
 from seqwright.data.files import as_list
@@ -67,8 +68,8 @@ def hinted(function: F) -> F:
 
 @hinted
 def load(recipe: str | Path, *, set: Files = ()) -> Recipe:
-    """A recipe by file or name, with `key=value` overrides."""
-    return recipes.load(recipe, as_list(set))
+    """A recipe by file or name, with `key=value` overrides; its data need not be there. It prints as TOML."""
+    return recipes.load(recipe, as_list(set), need_files=False)
 
 
 @hinted
@@ -280,7 +281,7 @@ def check(run: Run | str | Path) -> list[LawResult]:
     """The results of the laws that every model obeys, for this run."""
     from seqwright.studies.check import check as prove
 
-    return prove(run if isinstance(run, Run) else open(run, device="cpu"))
+    return ResultList(prove(run if isinstance(run, Run) else open(run, device="cpu")))
 
 
 @hinted
@@ -355,7 +356,7 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
     from seqwright.studies.probe import probe as find_gaps
 
     probes = read_probes(DEFAULT_PROBES if templates is None else Path(templates))
-    return find_gaps(run if isinstance(run, Run) else open(run), probes)
+    return ResultList(find_gaps(run if isinstance(run, Run) else open(run), probes))
 
 
 @hinted
@@ -392,4 +393,4 @@ def list_recipes() -> dict[str, str]:
 
 def list_runs(folder: str | Path = RUNS, *, sort: SortKey = "name") -> list[dict[str, Any]]:
     """The runs in a folder and its subfolders, with data, tokenizer and scores."""
-    return listing(folder, sort=sort)
+    return ResultList(listing(folder, sort=sort))

@@ -10,7 +10,7 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.data.parallel.formats import Pair
-from seqwright.data.parallel.pairs import PairsConfig, read_pairs, read_splits, read_test
+from seqwright.data.parallel.pairs import Pairs, PairsConfig, read_pairs, read_splits, read_test
 from seqwright.data.samples.pairs import embedded_pairs
 from seqwright.data.samples.python_pairs import tree
 
@@ -108,6 +108,13 @@ def test_split_keeps_equal_sources_on_the_same_side() -> None:
     assert not {pair.sources for pair in train.pairs} & {pair.sources for pair in valid.pairs}
     again = read_pairs(write("a.tsv", *reversed(lines)), CONFIG).split("documents 20%")[1]
     assert {pair.targets for pair in again.pairs} == {pair.targets for pair in valid.pairs}
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_small_file_has_a_source_to_validate_on(count: int) -> None:
+    pairs = Pairs(pairs=[Pair((f"source {n}",), (f"target {n}",)) for n in range(count)])
+    train, valid, _ = pairs.split("documents 0.001%")
+    assert (len(train.pairs), len(valid.pairs)) == (count - 1, 1)
 
 
 def test_test_split_is_disjoint_from_training_and_validation() -> None:

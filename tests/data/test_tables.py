@@ -11,11 +11,11 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.data.column_roles import columns_override, parse_columns
+from seqwright.data.table_writer import TableWriter
 from seqwright.data.tables import (
     Lines,
     Table,
     TableFormat,
-    TableWriter,
     TextColumns,
     open_table,
     resembled_format,
@@ -101,6 +101,28 @@ def test_ambiguous_tables_are_refused(format: TableFormat, text: str, wanted: di
 def test_malformed_rows_are_named(format: TableFormat, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         texts(opened(text, format))
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        ("csv", "text,n\na,1\nb\nc,2\n"),
+        ("csv", "text;n\na;1\nb;2;3;4\nc;2\n"),
+        ("jsonl", '{"text": "a"}\n{"text": 3}\n{"text": "c"}\n'),
+        ("jsonl", 'no object\n{"text": "a"}\n{"text": "c"}\n'),
+    ],
+)
+def test_malformed_rows_are_skipped_and_counted(format: TableFormat, text: str) -> None:
+    table = open_table(Lines([text.splitlines()]), "a", format, TextColumns(), skip_bad_rows=True)
+    assert texts(table) == [("a",), ("c",)]
+    assert table.skipped is not None
+    assert table.skipped.note("a").startswith("a: malformed rows, skipped: 1. a, line ")
+
+
+def test_a_table_of_malformed_rows_only_is_refused() -> None:
+    lines = Lines([["text,n", "a", "b,1,2"]])
+    with pytest.raises(UserError, match="line 2 has 1 comma-separated column"):
+        texts(open_table(lines, "a.csv", "csv", TextColumns(), skip_bad_rows=True))
 
 
 def test_word_lists_are_texts_where_they_are_wanted() -> None:
@@ -200,10 +222,17 @@ def test_columns_by_role() -> None:
         ("{ text }", None),
         ("text", None),
         ("", None),
+        ('1,"late, again",x\n2,lost,y', "csv"),
+        ("1;late\n\n2;lost", "csv"),
+        ('billing,"charged twice"', "csv"),
+        ("late\tx\nlost\ty", "tsv"),
+        ("late, again\nlost, too", None),
+        ("1,late\nlost", None),
+        ("version 1,2", None),
     ],
 )
 def test_plain_text_that_starts_like_a_table(line: str, format: str | None) -> None:
-    assert resembled_format(line) == format
+    assert resembled_format(line.split("\n")) == format
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def tiny(*settings: str) -> list[str]:
     [
         (b"", "bad.txt is empty; name a file with text."),
         (b"\xef\xbb\xbf", "bad.txt is empty; name a file with text."),
+        (b"\r\n \n\n", "bad.txt has only blank lines; name a file with text."),
         (
             b"one line\n",
             "text has 8 tokens, fewer than one window of 16; set model.context to 2 or so, count n-grams",
@@ -48,7 +49,7 @@ def tiny(*settings: str) -> list[str]:
             "is not UTF-8: 0xe9 at byte 2,002 (line 401); it looks like latin-1: add --set data.encoding=latin-1.",
         ),
     ],
-    ids=["empty", "BOM only", "one line", "two words", "one letter", "binary", "invalid UTF-8"],
+    ids=["empty", "BOM only", "blank lines", "one line", "two words", "one letter", "binary", "invalid UTF-8"],
 )
 def test_invalid_training_texts_are_rejected(seqwright: Command, workdir: Path, content: bytes, message: str) -> None:
     (workdir / "bad.txt").write_bytes(content)
@@ -57,6 +58,40 @@ def test_invalid_training_texts_are_rejected(seqwright: Command, workdir: Path, 
     assert result.status == 2
     assert message in result.err
     assert files(workdir) - before <= {"runs"}
+
+
+@pytest.mark.parametrize("kind", ["masked", "labeled", "tagged", "chat", "pairs"])
+def test_files_of_blank_lines_are_rejected(seqwright: Command, workdir: Path, kind: str) -> None:
+    (workdir / "blank.txt").write_text("\n \n\n")
+    files = ["blank.txt", "blank.txt"] if kind == "pairs" else ["blank.txt"]
+    result = seqwright("train", f"--{kind}", *files, "--run", "run")
+    assert result.status == 2
+    assert "blank.txt has only blank lines; name a file with text." in result.err
+
+
+def test_one_example_is_too_few_with_the_next_move(seqwright: Command, workdir: Path) -> None:
+    turns = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+    (workdir / "talk.jsonl").write_text(turns)
+    assert (
+        "talk.jsonl holds one conversation; give more, or --valid FILE."
+        in seqwright("train", "--chat", "talk.jsonl", "--run", "run").err
+    )
+    (workdir / "pair.tsv").write_text("one\teins\n")
+    assert (
+        "of 1 pair leaves one side empty; give more pairs"
+        in seqwright("train", "--pairs", "pair.tsv", "--run", "run").err
+    )
+
+
+def test_empty_files_of_a_folder_are_skipped(seqwright: Command, workdir: Path) -> None:
+    (workdir / "texts").mkdir()
+    (workdir / "texts" / "a.txt").write_text("to be or not to be\n" * 20)
+    (workdir / "texts" / "b.txt").write_text("\n")
+    result = seqwright("train", "--text", "texts", "--model", "ngram", "--run", "run")
+    assert result.status == 0, result.err
+    assert "b.txt has no text and is skipped." in result.err
+    (workdir / "texts" / "a.txt").write_text("")
+    assert "no file has text" in seqwright("train", "--text", "texts", "--model", "ngram", "--run", "other").err
 
 
 def test_two_words_suffice_for_an_ngram_model(seqwright: Command, workdir: Path) -> None:

@@ -279,3 +279,45 @@ def test_out_replaces_no_input_and_makes_no_folder(seqwright: Command, workdir: 
     assert "there is no folder mistyped; correct its name, or make it: mkdir -p mistyped." in result.err
     assert (workdir / "in.csv").read_text() == "text\ngood\n"
     assert not (workdir / "mistyped").exists()
+
+
+def test_inputs_are_read_as_the_training_files_were(seqwright: Command, workdir: Path) -> None:
+    rows = [
+        (f"the café {n} was {word}", label) for n, (label, word) in enumerate([("up", "été"), ("down", "gray")] * 20)
+    ]
+    table = "id;body;queue\r\n" + "".join(f'{n};"{text}; so";{label}\r\n' for n, (text, label) in enumerate(rows))
+    (workdir / "latin.csv").write_bytes(table.encode("latin-1"))
+    named = ("--columns", "text=body,label=queue", "--set", "data.encoding=latin-1")
+    assert seqwright("train", "--labeled", "latin.csv", *named, "--run", "run").status == 0
+    labeled = seqwright("classify", "run", "latin.csv", "--out", "out.csv")
+    assert labeled.status == 0, labeled.err
+    assert "latin.csv is read as latin-1; the output is UTF-8" in labeled.err
+    written = (workdir / "out.csv").read_bytes().decode()
+    assert written.startswith('\ufeffid;body;queue;label;probability\r\n0;"the café 0 was été; so";up;up;')
+    for encoding in ("latin-1", "utf-8"):
+        piped = seqwright("classify", "run", "--json", input=table.encode(encoding)).lines
+        assert piped[0]["body"] == "the café 0 was été; so"
+    assert seqwright("evaluate", "run", "--on", "out.csv", "--json").json["accuracy"] == 100.0
+
+
+def test_malformed_rows_are_left_out_where_that_is_asked_for(seqwright: Command, workdir: Path) -> None:
+    table = "text;label\nbroken;row;here\n" + "".join(f"{WORDS[n % 2][n % 4]} {n};{n % 2}\n" for n in range(40))
+    (workdir / "bad.csv").write_text(table)
+    assert seqwright("train", "--labeled", "bad.csv", "--skip-bad-rows", "--run", "run").status == 0
+    (workdir / "new.csv").write_text(table)
+    for command in (["classify", "run", "new.csv"], ["evaluate", "run", "--on", "new.csv"]):
+        skipped = seqwright(*command)
+        assert skipped.status == 0, skipped.err
+        assert "malformed rows, skipped: 1" in skipped.err
+        refused = seqwright(*command, "--set", "data.bad_rows=refuse")
+        assert refused.status == 2
+        assert "line 2 has 3 semicolon-separated columns" in refused.err
+        assert "--skip-bad-rows" in refused.err
+        assert seqwright(*command, "--set", "data.bad_rows=refuse", "--skip-bad-rows").status == 0
+
+
+def test_rows_without_a_header_on_standard_input_are_pointed_out(seqwright: Command, classifier: Path) -> None:
+    piped = seqwright("classify", classifier, input=b'1,"good, fine",x\n2,dull,y\n')
+    assert len(piped.out.splitlines()) == 2
+    assert "is taken as a text; --format csv reads the columns of a table" in piped.err
+    assert not seqwright("classify", classifier, input=b"good, fine\ndull, poor\n").err

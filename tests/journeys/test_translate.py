@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from seqwright.commands.translate import FLAGGED_LINES
 from tests.journeys.commands import finish, start
 from tests.journeys.conftest import Command
 
@@ -48,13 +47,14 @@ def test_translate_keeps_the_order_of_lines(seqwright: Command, translator: Path
     )
 
 
-def test_degenerate_lines_are_named_first_and_then_counted(seqwright: Command, translator: Path) -> None:
-    lines = b"one 1\n" * (FLAGGED_LINES + 3)
+def test_degenerate_lines_are_summarized_in_one_line(seqwright: Command, translator: Path) -> None:
     cut = ("--set", "decoding.max_tokens=1")  # empty or truncated
-    err = seqwright("translate", translator, *cut, input=lines).err
-    assert f"line {FLAGGED_LINES} looks degenerate: the output " in err
-    assert f"line {FLAGGED_LINES + 1} " not in err
-    assert f"look degenerate after line {FLAGGED_LINES}: 3 lines; --json says why." in err
+    several = seqwright("translate", translator, *cut, input=b"one 1\n" * 23).err
+    assert several.startswith("23 of 23 lines look degenerate (")
+    assert "), the first at line 1: the output " in several
+    assert several.endswith("; --json has the reasons of each.\n")
+    assert several.count("\n") == 1
+    assert seqwright("translate", translator, *cut, "one 1").err.startswith("the output looks degenerate: the output ")
 
 
 def test_mbr_of_the_recipe_prints_its_one_choice(seqwright: Command, translator: Path, workdir: Path) -> None:

@@ -124,3 +124,20 @@ def test_files_that_are_no_recipes_cannot_be_planned(tmp_path: Path) -> None:
         assert message in str(caught.value)
     (tmp_path / "empty.toml").write_text("")
     assert sw.plan(tmp_path / "empty.toml").kind == "gpt"
+
+
+def test_plans_and_recipes_print_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
+    plan = sw.plan("gpt3-small", gpus=8, set="training.steps=10")
+    text = str(plan)
+    assert "encoder.blocks.*.attention.query_key_value (12)" in text
+    assert "cost of training: 6·N·D = " in text
+    assert "on 8 × H100" in text
+    assert plan._repr_html_().startswith("<pre>")
+    recipe = sw.load("tatoeba-en-de")  # whose data are not there
+    assert 'train = "tatoeba_en_de/deu-eng.tsv.xz"' in str(recipe)
+    with pytest.raises(UserError, match=r"no file tatoeba_en_de/deu-eng\.tsv\.xz"):
+        sw.train(recipe)
+    with pytest.raises(UserError, match=r"no file missing\.tsv") as missing:
+        sw.load("tatoeba-en-de", set="data.train=missing.tsv")
+    assert "does not come with seqwright" not in str(missing.value)

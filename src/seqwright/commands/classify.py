@@ -23,7 +23,7 @@ from seqwright.commands.common import (
     split_data_overrides,
 )
 from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input
+from seqwright.commands.tables import FORMAT, OUT, SKIP_BAD_ROWS, Output, Reading, open_input
 
 
 @click.command("classify", cls=RankedCommand)
@@ -33,6 +33,7 @@ from seqwright.commands.tables import FORMAT, OUT, Output, open_input
 @click.option("--explain", is_flag=True, help="The n-grams that contribute most to each label (bag of n-grams).")
 @COLUMNS
 @FORMAT
+@SKIP_BAD_ROWS
 @OUT
 @SET
 @DEVICE
@@ -45,6 +46,7 @@ def command(
     explain: bool,
     columns: tuple[str, ...],
     format: str | None,
+    skip_bad_rows: bool,
     out: Path | None,
     overrides: tuple[str, ...],
     device: str,
@@ -83,9 +85,10 @@ def command(
         trained=tuple(map(str, opened.settings.data.columns[1:])),
         classes=True,
     )
-    table = open_input(text_or_file, format, wanted)
+    reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
+    table = open_input(text_or_file, format, wanted, reading)
     added = ["label", *(["probability"] * (opened.labels.kind != "regression")), *(["explanation"] * explain)]
-    output = Output(table, added, out, as_json=as_json)
+    output = Output(table, added, out, reading, as_json=as_json)
 
     def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
         predictions = classify([row.texts for row in rows], explain=explain, **options)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from seqwright.commands.checks import existing_files, existing_inputs, existing_run, input_path, is_file
 from seqwright.core.printable import printable, shaded
+
+if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
+    from seqwright.data.files import LineDecoder
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
 """Maximum number of lines of a file in one chunk, and of their characters up to one line: bounds memory."""
@@ -188,23 +190,28 @@ def read_lines(file: str | None) -> Iterator[str]:
         yield from lines
 
 
-def text_or_line_chunks(text_or_file: str | None) -> Iterator[list[str]]:
+def text_or_line_chunks(
+    text_or_file: str | None, encoding: str | None = None, errors: Any = "strict"
+) -> Iterator[list[str]]:
     """Chunks of lines of a file or of standard input, or the text itself; see `input_path`."""
     if text_or_file in (None, "-") or input_path(text_or_file) is not None:
-        return line_chunks(text_or_file)
+        return line_chunks(text_or_file, encoding, errors)
     return iter([[str(text_or_file)]])
 
 
-def line_chunks(file: str | None) -> Iterator[list[str]]:
-    """Lines in chunks: up to CHUNK_LINES of a file; of standard input, all that have arrived, without blocking."""
-    from seqwright.data.files import lines_of, resolve
+def line_chunks(file: str | None, encoding: str | None = None, errors: Any = "strict") -> Iterator[list[str]]:
+    """Lines in chunks: up to CHUNK_LINES of a file; of standard input, all that have arrived, without blocking.
+
+    `encoding` and `errors` are keys of [data]; None is UTF-8 of a command that has no such keys.
+    """
+    from seqwright.data.files import LineDecoder, lines_of, resolve
 
     if file is None or file == "-":
-        yield from _stdin_chunks()
+        yield from _stdin_chunks(LineDecoder("standard input", encoding, errors, piped=True))
         return
     chunk: list[str] = []
     characters = 0
-    for line in lines_of(resolve(file)):
+    for line in lines_of(resolve(file), encoding, errors):
         chunk.append(line)
         characters += len(line)
         if len(chunk) >= CHUNK_LINES or characters >= CHUNK_CHARACTERS:
@@ -214,21 +221,14 @@ def line_chunks(file: str | None) -> Iterator[list[str]]:
         yield chunk
 
 
-def _stdin_chunks() -> Iterator[list[str]]:
-    from seqwright.data.files import decode_line
-
+def _stdin_chunks(decoder: LineDecoder) -> Iterator[list[str]]:
     # read1 returns what is there instead of waiting for a full buffer, so a line is processed before the next arrives.
     stdin = cast(io.BufferedReader, sys.stdin.buffer)
-    number, partial = 1, b""
     while block := stdin.read1(READ_BYTES):
-        *lines, partial = (partial + block).split(b"\n")
-        if number == 1 and lines:
-            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
-        if lines:
-            yield [decode_line(raw, number + n, "standard input") for n, raw in enumerate(lines)]
-        number += len(lines)
-    if partial:
-        yield [decode_line(partial.removeprefix(codecs.BOM_UTF8 if number == 1 else b""), number, "standard input")]
+        if lines := decoder.feed(block):
+            yield lines
+    if lines := decoder.finish():
+        yield lines
 
 
 def split_data_overrides(overrides: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:

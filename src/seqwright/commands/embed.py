@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from seqwright.commands.checks import output_file
-from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, echo, print_json
-from seqwright.commands.tables import FORMAT, open_input, print_columns
+from seqwright.commands.common import COLUMNS, DEVICE, JSON, RUN, SET, TEXT_OR_FILE, echo, print_json
+from seqwright.commands.tables import FORMAT, SKIP_BAD_ROWS, Reading, note_skipped, open_input, print_columns
 from seqwright.core.printable import quantity
 
 SUFFIXES = (".npz", ".safetensors")
@@ -34,6 +34,8 @@ SUFFIXES = (".npz", ".safetensors")
 )
 @COLUMNS
 @FORMAT
+@SKIP_BAD_ROWS
+@SET
 @DEVICE
 @JSON
 def command(
@@ -43,6 +45,8 @@ def command(
     out: Path | None,
     columns: tuple[str, ...],
     format: str | None,
+    skip_bad_rows: bool,
+    overrides: tuple[str, ...],
     device: str,
     as_json: bool,
 ) -> None:
@@ -59,9 +63,9 @@ def command(
     if out is not None and out.suffix not in SUFFIXES:
         raise click.UsageError(f"--out writes {' or '.join(SUFFIXES)}, not {out.name}.")
     truncated = [0]
-    opened: Any = open_run(run, device=device)
+    opened: Any = open_run(run, device=device, set=overrides)
     wanted = TextColumns(chosen=tuple(parse_columns(columns, ("text",)).values()))
-    table = open_input(text_or_file, format, wanted)
+    table = open_input(text_or_file, format, wanted, Reading.of(opened, skip_bad_rows=skip_bad_rows))
     print_columns(table, {})
     texts = (row.texts[0] for group in table.groups() for row in group)
     embeddings = _count_truncated(opened.embed(texts, pooling=pooling), truncated)
@@ -74,6 +78,7 @@ def command(
     else:
         for embedding in embeddings:
             echo(" ".join(f"{value:.6g}" for value in embedding.vector.tolist()))
+    note_skipped(table)
     if truncated[0]:
         echo(f"truncated to the context of the model: {quantity(truncated[0], 'line')}.", err=True)
 

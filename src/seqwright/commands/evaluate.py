@@ -30,6 +30,7 @@ from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
 @click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
 @click.argument("more", nargs=-1, metavar="")
 @COLUMNS
+@click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
 @SET
 @TRUST
 @DEVICE
@@ -42,6 +43,7 @@ def command(
     label_errors: int | None,
     more: tuple[str, ...],
     columns: tuple[str, ...],
+    skip_bad_rows: bool,
     overrides: tuple[str, ...],
     trust: bool,
     device: str,
@@ -68,6 +70,7 @@ def command(
     from seqwright.runs.overlap import trained_on
 
     data_overrides, others = split_data_overrides(overrides)
+    data_overrides += ["data.bad_rows=skip"] * skip_bad_rows
     parsing: dict[str, Any] = {"columns": columns, "set": data_overrides}
     opened, files = open_run(run, device=device, precision=precision, trust=trust, **parsing), list(on)
     options = options_from(others, "evaluation", type(opened.settings.evaluation))

@@ -81,10 +81,15 @@ def command_ranks() -> Ranks | None:
     return None if context is None else context.meta.get(RANKS)
 
 
+def gathered(value: T) -> list[T]:
+    """A value of every rank of the running command, in the order of ranks."""
+    ranks = command_ranks()
+    return [value] if ranks is None else list(ranks.gather(value))
+
+
 def sum_over_ranks(count: int) -> int:
     """The sum of a count of every rank of the running command."""
-    ranks = command_ranks()
-    return count if ranks is None else sum(ranks.gather(count))
+    return sum(gathered(count))
 
 
 def rank_part(values: list[T], ranks: Ranks | None) -> list[T]:

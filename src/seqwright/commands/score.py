@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from seqwright.commands.common import BACK_OFF, COLUMNS, DEVICE, JSON, RUN, TEXT_OR_FILE, back_off_text, echo
+from seqwright.commands.common import BACK_OFF, COLUMNS, DEVICE, JSON, RUN, SET, TEXT_OR_FILE, back_off_text, echo
 from seqwright.commands.ranked import PROCESSES, RankedCommand, sum_over_ranks
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input
+from seqwright.commands.tables import FORMAT, OUT, SKIP_BAD_ROWS, Output, Reading, open_input
 
 
 @click.command("score", cls=RankedCommand)
@@ -24,7 +24,9 @@ from seqwright.commands.tables import FORMAT, OUT, Output, open_input
 @BACK_OFF
 @COLUMNS
 @FORMAT
+@SKIP_BAD_ROWS
 @OUT
+@SET
 @DEVICE
 @PROCESSES
 @JSON
@@ -37,7 +39,9 @@ def command(
     back_off: bool,
     columns: tuple[str, ...],
     format: str | None,
+    skip_bad_rows: bool,
     out: Path | None,
+    overrides: tuple[str, ...],
     device: str,
     as_json: bool,
 ) -> None:
@@ -56,15 +60,16 @@ def command(
     from seqwright.data.column_roles import parse_columns
     from seqwright.data.tables import TextColumns
 
-    opened = open_run(run, device=device)
+    opened = open_run(run, device=device, set=overrides)
     score = opened.score  # raises here, before any input is read, where the run is no language model
     trained = tuple(getattr(opened.settings.data, "columns", ()))
     wanted = TextColumns(chosen=tuple(parse_columns(columns, ("text",)).values()), trained=trained)
-    table = open_input(text_or_file, format, wanted)
+    reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
+    table = open_input(text_or_file, format, wanted, reading)
     filtered = keep_below is not None or keep_above is not None
     bounds = PerplexityFilter(below=math.inf if keep_below is None else keep_below, above=keep_above or 0.0)
     added = ["log_prob", "perplexity", "tokens", *(["surprisals"] * by_token), *(["back_off"] * back_off)]
-    output = Output(table, added, out, as_json=as_json, kept=filtered and not as_json)
+    output = Output(table, added, out, reading, as_json=as_json, kept=filtered and not as_json)
 
     def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any] | None, str]]:
         scored = zip(rows, score((row.texts[0] for row in rows), progress=output.progress), strict=True)

@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,34 +44,76 @@ FORMAT = click.option(
 )
 
 
-def open_input(text_or_file: str | None, format: Any, wanted: TextColumns) -> Table:
+SKIP_BAD_ROWS = click.option(
+    "--skip-bad-rows",
+    is_flag=True,
+    help="Leave malformed rows of a table out and report how many. Default: as in training (data.bad_rows).",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How an input is read, as the training files were unless the user says otherwise."""
+
+    encoding: str | None = None
+    """None is UTF-8, and no key names another."""
+    errors: Any = "strict"
+    skip_bad_rows: bool = False
+
+    @classmethod
+    def of(cls, run: Any, *, skip_bad_rows: bool = False) -> Reading:
+        """That of the [data] keys of a run."""
+        from seqwright.data.files import UTF_8
+
+        data = run.settings.data
+        return cls(
+            encoding=getattr(data, "encoding", UTF_8),
+            errors=getattr(data, "errors", "strict"),
+            skip_bad_rows=skip_bad_rows or getattr(data, "bad_rows", "refuse") == "skip",
+        )
+
+    def converts(self, table: Table) -> bool:
+        """Whether a table is a file in another encoding than UTF-8, which all output is in."""
+        from seqwright.data.files import line_style
+
+        path = input_path(table.name)
+        return self.encoding not in (None, "utf-8") and path is not None and not line_style(path)[0]
+
+    def chunks(self, text_or_file: str | None) -> Iterator[list[str]]:
+        """Chunks of lines of a file or of standard input, or the text itself."""
+        return text_or_line_chunks(text_or_file, self.encoding, self.errors)
+
+
+def open_input(text_or_file: str | None, format: Any, wanted: TextColumns, reading: Reading) -> Table:
     """The table of a file or of standard input, or of a single text."""
     from seqwright.data.tables import Lines, first_line, format_of, open_table, trained_format
 
     piped, path = text_or_file in (None, "-"), input_path(text_or_file)
     if piped and command_ranks() is not None:
         raise UserError("several processes share a file, and standard input is one stream; name a file.")
-    lines = Lines(text_or_line_chunks(text_or_file))
+    lines = Lines(reading.chunks(text_or_file))
     if format is None:
         format = "text" if path is None else format_of(path)
         columns = wanted.chosen or wanted.trained
         format = (trained_format(first_line(lines), columns) if piped and columns else None) or format
         if format == "text":
-            lines = Lines(_noted(lines.chunks_left()))
+            lines = Lines(_noted(lines.chunks_left(), len(wanted.roles)))
     refuse_columns_of_text(format, wanted.chosen)
     if format == "text":  # a table without a header is an error
         note_empty(path)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
-        return open_table(lines, "standard input", format, replace(wanted, classes=False))
-    return open_table(lines, str(text_or_file), format, wanted)
+        wanted = replace(wanted, classes=False)
+    name = "standard input" if path is None else str(text_or_file)
+    return open_table(lines, name, format, wanted, skip_bad_rows=reading.skip_bad_rows)
 
 
-def _noted(chunks: Iterable[list[str]]) -> Iterator[list[str]]:
-    """The same chunks of lines of text; a first line like that of a table is pointed out."""
-    from seqwright.data.tables import resembled_format
+def _noted(chunks: Iterable[list[str]], texts: int) -> Iterator[list[str]]:
+    """The same chunks of lines of so many texts each; first lines like those of a table are pointed out."""
+    from seqwright.data.tables import SAMPLE_LINES, resembled_format
 
     for number, chunk in enumerate(chunks):
-        if number == 0 and chunk and (like := resembled_format(chunk[0])):
+        like = resembled_format(chunk[:SAMPLE_LINES]) if number == 0 else None
+        if like is not None and (like, texts) != ("tsv", 2):  # a pair of texts is separated by a tab
             note_resembled(like)
         yield chunk
 
@@ -81,6 +123,12 @@ def note_resembled(format: str) -> None:
     echo(
         f"each line, the first one, too, is taken as a text; --format {format} reads the columns of a table.", err=True
     )
+
+
+def note_skipped(table: Table) -> None:
+    """Prints how many malformed rows of a table were left out, if any."""
+    if table.skipped is not None and table.skipped.count:
+        echo(table.skipped.note(table.name), err=True)
 
 
 def note_empty(path: Path | None) -> None:
@@ -111,18 +159,20 @@ def table_progress(text_or_file: str | None, out: Path | None, what: str) -> Ite
         yield progress
 
 
-def write_lines(lines: Iterable[str], out: Path | None, *, like: Path | None = None) -> None:
+def write_lines(lines: Iterable[str], out: Path | None, *, like: Path | None = None, marked: bool = False) -> None:
     """Writes lines to a file, which is complete or as it was before, or to standard output as they come.
 
-    The file gets the byte order mark and the line ends of `like`: without its mark, a spreadsheet misreads UTF-8.
+    The file gets the byte order mark and the line ends of `like`; `marked`: a mark in any case. Without it, a
+    spreadsheet misreads UTF-8.
     """
     from seqwright.core.storage import sweep, write_chunks
-    from seqwright.data.files import line_style
+    from seqwright.data.files import BYTE_ORDER_MARK, line_style
     from seqwright.data.tables import format_of
 
     if out is not None:
         sweep(out)
         mark, end = ("", "\n") if like is None else line_style(like)
+        mark = BYTE_ORDER_MARK if marked else mark
         # Line ends inside the cells of a CSV file are part of their text.
         ended = (f"{line[:-1]}{end}" if format_of(out) == "csv" else line.replace("\n", end) for line in lines)
         write_chunks(out, (text.encode() for text in itertools.chain([mark], ended)))
@@ -155,10 +205,20 @@ class Output:
     progress: Progress
     """Of the rows that are being written."""
 
-    def __init__(self, table: Table, added: Sequence[str], out: Path | None, *, as_json: bool, kept: bool = False):
+    def __init__(
+        self,
+        table: Table,
+        added: Sequence[str],
+        out: Path | None,
+        reading: Reading,
+        *,
+        as_json: bool,
+        kept: bool = False,
+    ):
         """`added` columns of a table; `kept`: rows are written as they were read."""
         from seqwright.data.files import COMPRESSED
-        from seqwright.data.tables import TableWriter, format_of
+        from seqwright.data.table_writer import TableWriter
+        from seqwright.data.tables import format_of
 
         if out is not None and (out.is_dir() or out.suffix in (*COMPRESSED, *OTHER_FORMATS)):
             what = "is a folder" if out.is_dir() else f"would be in a format that is not written ({out.suffix})"
@@ -169,6 +229,9 @@ class Output:
         self.table, self.out = table, out
         self.writer = TableWriter(table, format, () if kept else added)
         print_columns(table, self.writer.names)
+        self.converted = reading.converts(table)
+        if self.converted:
+            echo(f"{table.name} is read as {reading.encoding}; the output is UTF-8.", err=True)
 
     def write(self, results: Results, *, source: str | None, what: str) -> None:
         """Writes the results of every row of the table, in order; ranks of a command share each group of rows.
@@ -181,9 +244,10 @@ class Output:
         with table_progress(source, self.out, what) as self.progress:
             lines = self._lines(results, ranks)
             if ranks is None or ranks.first:
-                write_lines(lines, self.out, like=like)
+                write_lines(lines, self.out, like=like, marked=self.converted and self.writer.format == "csv")
             else:
                 collections.deque(lines, maxlen=0)
+        note_skipped(self.table)  # every rank reads all rows; the first one is heard
         if flattened := sum_over_ranks(self.writer.flattened):
             echo(
                 f"{flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",

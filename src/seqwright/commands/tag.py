@@ -19,11 +19,12 @@ from seqwright.commands.common import (
     echo,
     options_from,
     split_data_overrides,
-    text_or_line_chunks,
 )
 from seqwright.commands.tables import (
     OUT,
+    SKIP_BAD_ROWS,
     Output,
+    Reading,
     note_empty,
     note_resembled,
     refuse_columns_of_text,
@@ -51,6 +52,7 @@ TABLE_FORMATS = ("text", "csv", "tsv", "jsonl")
     " Default: by its suffix and first lines.",
 )
 @COLUMNS
+@SKIP_BAD_ROWS
 @OUT
 @SET
 @DEVICE
@@ -61,6 +63,7 @@ def command(
     pretokenized: bool,
     format: str | None,
     columns: tuple[str, ...],
+    skip_bad_rows: bool,
     out: Path | None,
     overrides: tuple[str, ...],
     device: str,
@@ -83,7 +86,7 @@ def command(
     from seqwright.data.column_roles import columns_override, parse_columns
     from seqwright.data.files import plain_suffix
     from seqwright.data.labeled.columns import TEXT_NAMES
-    from seqwright.data.tables import Lines, TextColumns, first_line, open_table, resembled_format
+    from seqwright.data.tables import Lines, TextColumns, open_table, resembled_format
     from seqwright.data.tagged.annotated import ColumnFile, conllu_sentence
 
     data_overrides, others = split_data_overrides(overrides)
@@ -95,7 +98,8 @@ def command(
     # A tagger has no [decoding] keys: any override of them is an error.
     options_from(others, "decoding", type(opened.settings.decoding))
     tag = opened.tag  # raises here, before any input is read, where the run is no tagger
-    lines, path = Lines(text_or_line_chunks(text_or_file)), input_path(text_or_file)
+    reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
+    lines, path = Lines(reading.chunks(text_or_file)), input_path(text_or_file)
     name = "standard input" if path is None else str(text_or_file)
     note_empty(path)
     if chosen and path is None and text_or_file not in (None, "-"):
@@ -107,16 +111,16 @@ def command(
         file = ColumnFile(lines, name, format, layout)  # type: ignore[arg-type]
         _tag_columns(opened, file, text_or_file, out, as_json)
         return
-    if format == "text" and (like := resembled_format(first_line(lines))):
+    if format == "text" and (like := resembled_format(lines.peek())):
         note_resembled(like)
     refuse_columns_of_text(format, texts)
     wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES), word_lists=True)
-    table = open_table(lines, name, format, wanted)  # type: ignore[arg-type]
+    table = open_table(lines, name, format, wanted, skip_bad_rows=reading.skip_bad_rows)  # type: ignore[arg-type]
     words_given = pretokenized or table.text_columns == ("tokens",) or "tokens" in chosen
     if not words_given:
         echo(f"{opened.splitter.rules}; --pretokenized splits at white space only.", err=True)
     tokens = [] if table.text_columns == ("tokens",) else ["tokens"]
-    output = Output(table, [*tokens, "tags"], out, as_json=as_json)
+    output = Output(table, [*tokens, "tags"], out, reading, as_json=as_json)
     as_conllu = out is not None and plain_suffix(out) == ".conllu"
     tag_column = opened.settings.data.column_numbers[1] if _conllu_names(opened.settings.data.columns) else 4
 

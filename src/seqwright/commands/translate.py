@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
-from seqwright.commands.common import COLUMNS, DEVICE, JSON, PRECISION, RUN, SET, TEXT_OR_FILE, echo, options_from
-from seqwright.commands.ranked import PROCESSES, RankedCommand, sum_over_ranks
-from seqwright.commands.tables import FORMAT, OUT, Output, open_input
+from seqwright.commands.common import (
+    COLUMNS,
+    DEVICE,
+    JSON,
+    PRECISION,
+    RUN,
+    SET,
+    TEXT_OR_FILE,
+    echo,
+    options_from,
+    split_data_overrides,
+)
+from seqwright.commands.ranked import PROCESSES, RankedCommand, gathered, sum_over_ranks
+from seqwright.commands.tables import FORMAT, OUT, SKIP_BAD_ROWS, Output, Reading, open_input
 from seqwright.core.printable import quantity
 
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
 """Usual names of source columns."""
-FLAGGED_LINES = 20
-"""Lines whose degenerate outputs are named one by one; of later ones there is a count."""
 
 
 @click.command("translate", cls=RankedCommand)
@@ -39,6 +50,7 @@ FLAGGED_LINES = 20
 )
 @COLUMNS
 @FORMAT
+@SKIP_BAD_ROWS
 @OUT
 @SET
 @DEVICE
@@ -55,6 +67,7 @@ def command(
     attention: bool,
     columns: tuple[str, ...],
     format: str | None,
+    skip_bad_rows: bool,
     out: Path | None,
     overrides: tuple[str, ...],
     device: str,
@@ -77,43 +90,82 @@ def command(
     from seqwright.data.column_roles import parse_columns
     from seqwright.data.tables import TextColumns
 
-    opened = open_run(run, device=device, precision=precision)
+    data_overrides, others = split_data_overrides(overrides)
+    opened = open_run(run, device=device, precision=precision, set=data_overrides)
     translate = opened.translate  # raises here, before any input is read, where the run is no translator
     flags: dict[str, Any] = {"beam_size": beam, "n_best": n_best}
     if beam is not None:
         flags["kind"] = "beam"
     elif n_best is not None and opened.settings.decoding.kind == "beam":
         flags["beam_size"] = max(n_best, opened.settings.decoding.beam_size)  # no beam holds more than its size
-    options = options_from(overrides, "decoding", type(opened.settings.decoding), flags)
+    options = options_from(others, "decoding", type(opened.settings.decoding), flags)
     options |= {"tag": tag, "truncate": truncate, "attention": attention}
     roles = tuple(f"source{n or ''}" for n in (0, *range(2, 1 + getattr(opened.settings.data, "sources", 1))))
     wanted = TextColumns(roles=roles, chosen=tuple(parse_columns(columns, roles).values()), names=SOURCE_NAMES)
-    table = open_input(text_or_file, format, wanted)
+    reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
+    table = open_input(text_or_file, format, wanted, reading)
     decoding = asdict(opened.settings.decoding) | options
     several = decoding["n_best"] > 1 and decoding["mbr"] == "none"
     added = ["translation", "log_prob", *(["others"] * several), *(["alignment"] * attention)]
-    output = Output(table, added, out, as_json=as_json)
-    truncated = flagged = 0
+    output = Output(table, added, out, reading, as_json=as_json)
+    truncated = 0
+    degenerate = DegenerateLines(one_by_one=text_or_file in (None, "-") and sys.stdin.isatty())
 
     def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
-        nonlocal truncated, flagged
+        nonlocal truncated
         sources = [row.texts for row in rows]
         if first == 1 and (reason := opened.codec.sides.swapped([text for texts in sources for text in texts])):
             echo(f"the sources look like targets: {reason}.", err=True)
         translations = translate(sources, first=first, **options)
         for number, (row, translation) in enumerate(zip(rows, translations, strict=True), first):
             truncated += translation.unread > 0
-            flagged += bool(translation.warnings) and number > FLAGGED_LINES
-            for flag in translation.warnings if number <= FLAGGED_LINES else ():
-                echo(f"line {number:,} looks degenerate: {flag}.", err=True)
+            degenerate.add(number, translation.warnings)
             text = _n_best_list(number, translation) if several else _text(translation, attention)
             yield row, _values(translation, flat=output.writer.format != "jsonl"), text
 
     output.write(results, source=text_or_file, what="translating")
-    if flagged := sum_over_ranks(flagged):
-        echo(f"look degenerate after line {FLAGGED_LINES}: {quantity(flagged, 'line')}; --json says why.", err=True)
+    if summary := degenerate.summary():
+        echo(summary, err=True)
     if truncated := sum_over_ranks(truncated):
         echo(f"truncated to the context of the model: {quantity(truncated, 'source')}.", err=True)
+
+
+@dataclass
+class DegenerateLines:
+    """Counts the lines whose outputs look degenerate; one line says how many, and why the first one does."""
+
+    one_by_one: bool
+    """Whether each is printed at once, as to someone who types lines."""
+    lines: int = 0
+    flagged: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    first: tuple[int, str] | None = None
+
+    def add(self, number: int, flags: Sequence[Any]) -> None:
+        """Counts the line of this number, by the kinds of its flags."""
+        self.lines += 1
+        self.kinds.update({flag.kind for flag in flags})
+        if flags and self.one_by_one:
+            echo(f"it looks degenerate: {flags[0]}.", err=True)
+        elif flags:
+            self.flagged += 1
+            self.first = self.first or (number, str(flags[0]))
+
+    def summary(self) -> str:
+        """One line for the user, of all ranks; empty where there is nothing to say."""
+        lines, flagged = sum_over_ranks(self.lines), sum_over_ranks(self.flagged)
+        kinds = sum(gathered(self.kinds), Counter[str]())
+        first = min(filter(None, gathered(self.first)), default=None)
+        if first is None:
+            return ""
+        place = f"line {first[0]:,}" if lines > 1 else "the output"
+        if flagged == 1:
+            return f"{place} looks degenerate: {first[1]}."
+        counts = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
+        return (
+            f"{flagged:,} of {lines:,} lines look degenerate ({counts}), the first at {place}: {first[1]}; --json has"
+            " the reasons of each."
+        )
 
 
 def _text(translation: Any, attention: bool) -> str:

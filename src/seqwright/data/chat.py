@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, refuse_blank, resolve
 from seqwright.data.order import permutation
 from seqwright.data.records import parse_object
 from seqwright.data.samples.text import embedded_text, is_embedded
@@ -81,13 +81,14 @@ def read_conversations(files: Sequence[str] | str, errors: Errors = "strict", en
     for file in as_list(files):
         embedded = is_embedded(file)
         text, decoding_notes = (embedded_text(file), []) if embedded else read_text(resolve(file), errors, encoding)
+        refuse_blank(text, file)
         notes += decoding_notes
         for number, line in enumerate(documents_of(text, "line"), 1):
             if line.strip():
                 parse_conversation(line, f"{file}, line {number:,}")
                 lines.append(line)
     if not lines:
-        raise UserError(f"{files} holds no conversations.")
+        raise UserError(f"{', '.join(as_list(files))}: no conversations; write one per line.")
     return Corpus(documents=lines, kind="line", notes=tuple(notes))
 
 
@@ -121,6 +122,8 @@ def read_splits(config: ChatConfig) -> tuple[list[Conversation], list[Conversati
     valid = None if config.valid is None else read_conversations(config.valid, config.errors, config.encoding)
     notes = (*train.notes, *(valid.notes if valid else ()))
     if config.split is not None:
+        if len(train.documents) == 1:
+            raise UserError(f"{as_list(config.train)[0]} holds one conversation; give more, or --valid FILE.")
         train, valid = split(train, config.split)
     learned = parse_conversations(train)
     if valid is None:

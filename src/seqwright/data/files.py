@@ -44,6 +44,7 @@ TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv
 COLUMNAR = (".parquet", ".arrow")
 """Suffixes of columnar files (`data/columnar.py`)."""
 
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""
 BYTE_ORDER_MARK = "\ufeff"
@@ -56,6 +57,10 @@ CONVERT = "convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
 
 class MissingFileError(UserError):
     """A path that does not exist."""
+
+
+class EmptyFileError(UserError):
+    """A file without text."""
 
 
 class UntrustedFileError(UserError):
@@ -135,7 +140,9 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
         raise UserError(f"{path} is a file of columns; tokenize it first: `{prepare}`.")
     data = read_bytes(path)
     if data in (b"", codecs.BOM_UTF8):
-        raise UserError(f"{path} is empty; name a file with text.")
+        raise EmptyFileError(f"{path} is empty; name a file with text.")
+    if data.startswith(codecs.BOM_UTF8):  # no other encoding starts with it: what we write for spreadsheets does
+        encoding = UTF_8
     if not check_encoding(encoding).startswith(UTF_8) and _is_utf8(data):
         warn(f"{path} is valid UTF-8, but read as {encoding}; --set data.encoding=utf-8 reads it as UTF-8.")
     notes = []
@@ -146,6 +153,12 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
     else:
         text = _decoded(data, encoding, path)
     return text.removeprefix(BYTE_ORDER_MARK), notes
+
+
+def refuse_blank(text: str, path: Path | str) -> None:
+    """Raises for the text of a file that has only blank lines."""
+    if not text.strip():
+        raise EmptyFileError(f"{path} has only blank lines; name a file with text.")
 
 
 def check_encoding(encoding: str) -> str:
@@ -162,14 +175,14 @@ def check_encoding(encoding: str) -> str:
 
 def _decoded(data: bytes, encoding: str, path: Path) -> str:
     """The text of bytes without errors; otherwise an error that names the encoding they may be in."""
-    if check_encoding(encoding) == UTF_8:
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise UserError(f"{path} is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16.")
-        if (offset := data.find(0)) >= 0:
-            raise UserError(
-                f"{path} looks binary or UTF-16: NUL at byte {_position(data, offset)}; give a text file, or name its"
-                f" encoding: --set data.encoding=utf-16. {REPLACE}"
-            )
+    name = check_encoding(encoding)
+    if data.startswith(UTF_16_MARKS) and not name.startswith(("utf-16", "utf-32")):
+        raise UserError(f"{path} is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16.")
+    if name == UTF_8 and (offset := data.find(0)) >= 0:
+        raise UserError(
+            f"{path} looks binary or UTF-16: NUL at byte {_position(data, offset)}; give a text file, or name its"
+            f" encoding: --set data.encoding=utf-16. {REPLACE}"
+        )
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -181,13 +194,14 @@ def _decoded(data: bytes, encoding: str, path: Path) -> str:
         ) from error
 
 
-def lines_of(path: Path) -> Iterator[str]:
+def lines_of(path: Path, encoding: str | None = None, errors: Errors = "strict") -> Iterator[str]:
     """Lines of a file without their endings (LF or CRLF), read lazily: the file may be larger than memory."""
     opener: Callable[..., IO[bytes]] = COMPRESSED.get(path.suffix, open)
+    decoder = LineDecoder(str(path), encoding, errors)
     with _naming(path), opener(path, "rb") as file:
-        for number, raw in enumerate(_limited_lines(file, path) if path.suffix in COMPRESSED else file, 1):
-            line = decode_line(raw, number, str(path))
-            yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        for raw in _limited_lines(file, path) if path.suffix in COMPRESSED else file:
+            yield from decoder.feed(raw)
+        yield from decoder.finish()
 
 
 def line_style(path: Path) -> tuple[str, str]:
@@ -198,20 +212,95 @@ def line_style(path: Path) -> tuple[str, str]:
     return mark, "\r\n" if first.endswith(b"\r\n") else "\n"
 
 
-def decode_line(raw: bytes, number: int, source: str) -> str:
-    """A decoded line without its ending; `source` and the line `number` are for messages."""
-    try:
-        return raw.decode().removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise UserError(f"{source} is UTF-16, as spreadsheets write it; save it as UTF-8.") from error
+class LineDecoder:
+    """Bytes that arrive in blocks, as lines of text without their endings (LF or CRLF) and without a byte order mark.
+
+    `encoding` is that of the training files; None is UTF-8 of a command that reads no [data] table. Standard input
+    (`piped`) may as well be typed at a terminal: there, lines that are valid UTF-8 are read as such (decision 207).
+    """
+
+    def __init__(
+        self, source: str, encoding: str | None = None, errors: Errors = "strict", *, piped: bool = False
+    ) -> None:
+        self.source, self.encoding, self.errors, self.piped = source, encoding or UTF_8, errors, piped
+        self.settable = encoding is not None
+        self.is_utf8 = check_encoding(self.encoding).startswith(UTF_8)
+        self.number = 0
+        """Lines so far."""
+        self.rest = b""
+        """The beginning of a line whose end has not arrived."""
+        self.warned = False
+        # In UTF-16 and UTF-32 other characters hold the byte of a line feed, too: decoded first, then split.
+        wide = not self.is_utf8 and "\n".encode(self.encoding) != b"\n"
+        self.wide = codecs.getincrementaldecoder(self.encoding)(errors) if wide else None
+
+    def feed(self, block: bytes) -> list[str]:
+        """The lines that end in this block."""
+        if self.number == 0 and not self.rest:
+            marked = block.startswith(codecs.BOM_UTF8)
+            block = block.removeprefix(codecs.BOM_UTF8)
+            if marked or (self.wide and not block.startswith(UTF_16_MARKS) and 0 not in block):
+                self.is_utf8, self.wide = True, None
+            if self.wide is None and block.startswith(UTF_16_MARKS):
+                move = "add --set data.encoding=utf-16" if self.settable else "save it as UTF-8"
+                raise UserError(f"{self.source} is UTF-16, as spreadsheets write it; {move}.")
+        *raws, self.rest = (self.rest + self._narrow(block)).split(b"\n")
+        return [self._decoded(raw) for raw in raws]
+
+    def finish(self) -> list[str]:
+        """The last line, if it has no line end."""
+        rest = self.rest + self._narrow(b"", final=True)
+        self.rest = b""
+        return [self._decoded(rest)] if rest else []
+
+    def _narrow(self, block: bytes, *, final: bool = False) -> bytes:
+        """UTF-16 and UTF-32 as UTF-8, which can be split at line feeds; all other bytes as they are."""
+        if self.wide is None:
+            return block
+        try:
+            text = self.wide.decode(block, final)
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{self.source} is not {self.encoding.upper()} after line {self.number:,}; name its encoding, as in"
+                f" --set data.encoding=utf-8. {REPLACE}"
+            ) from error
+        return text.removeprefix(BYTE_ORDER_MARK).encode("utf-8", "replace")
+
+    def _decoded(self, raw: bytes) -> str:
+        self.number += 1
+        if self.is_utf8 or self.wide is not None or (self.piped and _is_utf8(raw)):
+            encoding = UTF_8
+        else:
+            encoding = self.encoding
+            if not self.warned and _is_utf8(raw):
+                self._warn(
+                    f"is valid UTF-8, but read as {encoding}; --set data.encoding=utf-8 reads it as UTF-8", self.source
+                )
+        try:
+            text = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            if self.errors == "strict":
+                raise self._undecodable(raw, error) from error
+            text = raw.decode(encoding, "replace")
+            self._warn("has bytes that are invalid; they are read as U+FFFD, and so are those of later lines")
+        return text.removesuffix("\r")
+
+    def _warn(self, text: str, place: str = "") -> None:
+        if not self.warned:
+            self.warned = True
+            warn(f"{place or f'{self.source}, line {self.number:,}'} {text}.")
+
+    def _undecodable(self, raw: bytes, error: UnicodeDecodeError) -> UserError:
         byte = raw[error.start : error.start + 1]
         latin = byte.decode("cp1252", "replace")
         guess = f", which is {latin!r} in Latin-1" if latin.isprintable() and latin != REPLACEMENT else ""
-        raise UserError(
-            f"{source}, line {number:,}: not UTF-8 at byte {error.start + 1} of the line (0x{byte.hex()}{guess}); save"
-            f" it as UTF-8, or {CONVERT}"
-        ) from error
+        likely = _likely_encoding(raw)
+        likely = "cp1251" if likely in (None, self.encoding) else likely
+        move = f"name its encoding, as in --set data.encoding={likely}. {REPLACE}"
+        return UserError(
+            f"{self.source}, line {self.number:,}: not {self.encoding.upper()} at byte {error.start + 1} of the line"
+            f" (0x{byte.hex()}{guess}); {move if self.settable else f'save it as UTF-8, or {CONVERT}'}"
+        )
 
 
 def read_bytes(path: Path) -> bytes:

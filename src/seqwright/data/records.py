@@ -12,7 +12,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -253,6 +253,20 @@ def csv_reader(lines: Iterable[str], delimiter: str = ",") -> Any:
     """A strict csv.reader without a limit on the size of cells."""
     csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
     return csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+def infer_delimiter(rows_by: Callable[[str], list[list[str]]]) -> str:
+    """The delimiter under which most rows of a sample have as many columns as the first one, and more than one.
+
+    Spreadsheets of many locales write .csv with semicolons, others with tabs; a few malformed rows are no other layout.
+    """
+    shares = {}
+    for delimiter in ",;\t":
+        widths = [len(row) for row in rows_by(delimiter)]
+        if widths and widths[0] > 1:
+            shares[delimiter] = widths.count(widths[0]) / len(widths)
+    best = max(shares, key=lambda delimiter: shares[delimiter], default=",")
+    return best if shares.get(best, 0) > 0.5 else ","
 
 
 def shortened(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Tables of texts, streamed with every column: plain lines, CSV, TSV and JSON lines in, the same formats out.
+"""Tables of texts, streamed with every column: plain lines, CSV, TSV and JSON lines.
 
 The first lines decide the delimiter, the header and the text columns; only unambiguous layouts are inferred
 (decision 130). Memory is that of the lines that arrive together, however long the file is.
@@ -7,20 +7,27 @@ The first lines decide the delimiter, the header and the text columns; only unam
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.core.storage import to_json
 from seqwright.data.files import plain_suffix
 from seqwright.data.labeled.columns import LABEL_NAMES, TEXT_NAMES, is_header, match_name, two_columns
-from seqwright.data.records import DELIMITERS, csv_reader, csv_records, describe_row, parse_object, shortened
+from seqwright.data.records import (
+    DELIMITERS,
+    csv_reader,
+    csv_records,
+    describe_row,
+    infer_delimiter,
+    parse_object,
+    shortened,
+)
 
 TableFormat = Literal["text", "csv", "tsv", "jsonl"]
 FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -29,8 +36,6 @@ INDEX_NAMES = ("id", "index", "date", "url")
 """Other usual column names, by which a header is recognized."""
 SAMPLE_LINES = 1000
 """Lines from which a layout is inferred."""
-SIGNIFICANT_DIGITS = 6
-"""Of added numbers in CSV and TSV cells; JSON has all, and cells of the input stay as they are."""
 
 
 def format_of(path: Path) -> TableFormat:
@@ -55,15 +60,26 @@ def trained_format(line: str, trained: Sequence[str]) -> TableFormat | None:
     return None
 
 
-def resembled_format(line: str) -> TableFormat | None:
-    """The format of a table that plain text starts like, if any: a JSON object, or a header with usual names."""
+def resembled_format(lines: Sequence[str]) -> TableFormat | None:
+    """The format of a table that plain text looks like, if any, by its first lines: JSON objects, a header with usual
+    names, or rows of equally many cells. In prose, a space follows a comma."""
+    line = lines[0] if lines else ""
     if line.startswith("{"):
         with suppress(ValueError, RecursionError):
             return "jsonl" if isinstance(json.loads(line), dict) else None
     cells = {mark: [cell.strip(' "').casefold() for cell in line.split(mark)] for mark in ",;\t" if mark in line}
     known = {*LABEL_NAMES, *TEXT_NAMES}
     found = next((mark for mark, names in cells.items() if known & {*names} and " " not in "".join(names)), None)
+    found = found or next((mark for mark in cells if _rows_of_cells(lines, mark)), None)
     return None if found is None else "tsv" if found == "\t" else "csv"
+
+
+def _rows_of_cells(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether lines are rows of a table without a header: several of them, or one with a quoted cell."""
+    rows = _sample_rows([line for line in lines if line.strip()], "csv", delimiter)
+    spaced = any(cell.startswith(" ") for row in rows for cell in row[1:])
+    quoted = any(f'{delimiter}"' in line for line in lines)
+    return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and not spaced and (len(rows) > 1 or quoted)
 
 
 class Lines(Iterator[str]):
@@ -112,6 +128,23 @@ class TableRow:
     """As it was read; empty for CSV, where a record may span lines."""
 
 
+@dataclass
+class SkippedRows:
+    """Malformed rows that were left out of a table: how many, and the errors of the first."""
+
+    count: int = 0
+    errors: list[UserError] = field(default_factory=list)
+
+    def add(self, error: UserError) -> None:
+        """Counts a row."""
+        self.count += 1
+        self.errors = self.errors or [error]
+
+    def note(self, name: str) -> str:
+        """One line for the user about the rows of this file."""
+        return f"{name}: malformed rows, skipped: {self.count:,}. {self.errors[0]}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """A table, open for reading."""
@@ -128,20 +161,31 @@ class Table:
     delimiter: str = ","
     word_lists: bool = False
     """Whether a JSON list of words is a text, too."""
+    skipped: SkippedRows | None = None
+    """Malformed rows that were left out so far; None: they are errors."""
     lines: Lines
 
     def groups(self) -> Iterator[list[TableRow]]:
         """Rows in order, in groups that end where the next line has not arrived yet."""
         group: list[TableRow] = []
+        read = 0
         for row in self._rows():
-            group.append(row)
-            if not self.lines.arrived:
+            read += 1
+            if isinstance(row, TableRow):
+                group.append(row)
+            elif self.skipped is None:
+                raise UserError(f"{row} Fix it, or leave such rows out with --skip-bad-rows.")
+            else:
+                self.skipped.add(row)
+            if not self.lines.arrived and group:
                 yield group
                 group = []
         if group:
             yield group
+        if self.skipped is not None and self.skipped.errors and self.skipped.count == read:
+            raise self.skipped.errors[0]
 
-    def _rows(self) -> Iterator[TableRow]:
+    def _rows(self) -> Iterator[TableRow | UserError]:
         if self.format == "text":
             return self._texts()
         return self._objects() if self.format == "jsonl" else self._cells()
@@ -151,34 +195,39 @@ class Table:
             texts = tuple(line.split("\t")) if len(self.columns) > 1 else (line,)
             yield TableRow(dict(zip(self.columns, texts, strict=False)), texts, line)
 
-    def _objects(self) -> Iterator[TableRow]:
+    def _objects(self) -> Iterator[TableRow | UserError]:
         for number, line in enumerate(self.lines, 1):
-            if not line.strip():
-                continue
-            place = f"{self.name}, line {number:,}"
-            values = parse_object(line, place)
-            for column in self.text_columns:
-                if column not in values:
-                    raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, values)}")
-                if not self._is_text(values[column]):
-                    raise UserError(f"{place}: '{column}' is {shortened(values[column])}, not a string.")
-            yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
+            if line.strip():
+                try:
+                    yield self._object(line, f"{self.name}, line {number:,}")
+                except UserError as error:
+                    yield error
+
+    def _object(self, line: str, place: str) -> TableRow:
+        values = parse_object(line, place)
+        for column in self.text_columns:
+            if column not in values:
+                raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, values)}")
+            if not self._is_text(values[column]):
+                raise UserError(f"{place}: '{column}' is {shortened(values[column])}, not a string.")
+        return TableRow(values, tuple(values[column] for column in self.text_columns), line)
 
     def _is_text(self, value: Any) -> bool:
         words = self.word_lists and isinstance(value, list) and all(isinstance(word, str) for word in value)
         return words or isinstance(value, str)
 
-    def _cells(self) -> Iterator[TableRow]:
+    def _cells(self) -> Iterator[TableRow | UserError]:
         rows = self._csv() if self.format == "csv" else self._tsv()
         if self.header:
             next(rows)
         width = len(self.columns)
         for number, cells in rows:
             if len(cells) != width:
-                raise UserError(
+                yield UserError(
                     f"{self.name}, line {number:,} {describe_row(cells, self.delimiter)}, where the first line has"
-                    f" {width}; fix the line."
+                    f" {width}."
                 )
+                continue
             values = dict(zip(self.columns, cells, strict=True))
             line = self.delimiter.join(cells) if self.format == "tsv" else ""
             yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
@@ -210,16 +259,18 @@ class TextColumns:
     """Whether a JSON list of words is a text, too, as for taggers."""
 
 
-def open_table(lines: Lines, name: str, format: TableFormat, wanted: TextColumns) -> Table:
+def open_table(
+    lines: Lines, name: str, format: TableFormat, wanted: TextColumns, *, skip_bad_rows: bool = False
+) -> Table:
     """A table with its text columns: those chosen, those of the training files, or those with usual names."""
+    skipped = SkippedRows() if skip_bad_rows else None
     if format == "text":
         return Table(name=name, format=format, columns=wanted.roles, text_columns=wanted.roles, lines=lines)
     sample = lines.peek()
     if not any(line.strip() for line in sample):
         raise UserError(f"{name} is empty; name a file with texts.")
     if format == "jsonl":
-        first = next((n, line) for n, line in enumerate(sample, 1) if line.strip())
-        keys = tuple(parse_object(first[1], f"{name}, line {first[0]:,}"))
+        keys = _first_keys(sample, name, skip_bad_rows=skip_bad_rows)
         text_columns = _named(keys, wanted, name) or _refuse(keys, wanted, name)
         return Table(
             name=name,
@@ -227,9 +278,10 @@ def open_table(lines: Lines, name: str, format: TableFormat, wanted: TextColumns
             columns=keys,
             text_columns=text_columns,
             word_lists=wanted.word_lists,
+            skipped=skipped,
             lines=lines,
         )
-    delimiter = _delimiter(sample) if format == "csv" else DELIMITERS[".tsv"]
+    delimiter = infer_delimiter(partial(_sample_rows, sample, format)) if format == "csv" else DELIMITERS[".tsv"]
     first_row, *rows = _sample_rows(sample, format, delimiter) or [[sample[0]]]
     numbers = tuple(str(n) for n in range(1, len(first_row) + 1))
     header, text_columns = _layout(tuple(first_row), rows, numbers, wanted, name, delimiter)
@@ -244,8 +296,23 @@ def open_table(lines: Lines, name: str, format: TableFormat, wanted: TextColumns
         text_columns=text_columns,
         header=header,
         delimiter=delimiter,
+        skipped=skipped,
         lines=lines,
     )
+
+
+def _first_keys(sample: Sequence[str], name: str, *, skip_bad_rows: bool) -> tuple[str, ...]:
+    """The keys of the first JSON object."""
+    errors = []
+    for number, line in enumerate(sample, 1):
+        try:
+            if line.strip():
+                return tuple(parse_object(line, f"{name}, line {number:,}"))
+        except UserError as error:
+            if not skip_bad_rows:
+                raise
+            errors.append(error)
+    raise errors[0]
 
 
 def _layout(
@@ -301,16 +368,6 @@ def _refuse(columns: tuple[str, ...], wanted: TextColumns, name: str) -> tuple[s
     )
 
 
-def _delimiter(sample: Sequence[str]) -> str:
-    """The delimiter that splits all sampled rows into the same number of columns: spreadsheets of many locales write
-    .csv with semicolons, others with tabs."""
-    for delimiter in ",;\t":
-        widths = {len(row) for row in _sample_rows(sample, "csv", delimiter)}
-        if len(widths) == 1 and widths != {1}:
-            return delimiter
-    return ","
-
-
 def _sample_rows(sample: Sequence[str], format: TableFormat, delimiter: str) -> list[list[str]]:
     """The records of the first lines."""
     if format == "tsv":
@@ -319,79 +376,3 @@ def _sample_rows(sample: Sequence[str], format: TableFormat, delimiter: str) -> 
     with suppress(csv.Error):  # the sample may end inside a quoted cell; errors before its end are raised in reading
         rows.extend(csv_reader((f"{line}\n" for line in sample), delimiter))
     return [row for row in rows if row]
-
-
-class TableWriter:
-    """Rows of a table with added columns, as lines of text.
-
-    An added column whose name is taken is called `predicted_NAME`; no value of the input is overwritten.
-    """
-
-    def __init__(self, table: Table, format: TableFormat, added: Sequence[str]):
-        self.format, self.table = format, table
-        added = () if format == "text" else added
-        taken = [name for name in added if name in table.columns]
-        self.names = {name: f"predicted_{name}" if name in taken else name for name in added}
-        """Names of added columns in the output, by their usual name."""
-        if both := [name for name in taken if self.names[name] in table.columns]:
-            raise UserError(
-                f"{table.name} has columns '{both[0]}' and '{self.names[both[0]]}'; rename one: a column '{both[0]}' is"
-                " to be added."
-            )
-        self.delimiter = DELIMITERS[".tsv"] if format == "tsv" else table.delimiter if table.format == "csv" else ","
-        self.flattened = 0
-        """Cells whose tabs or line ends were replaced by spaces, since TSV has no quoting."""
-
-    def head(self) -> str:
-        """The header line; empty where the format or the table has none."""
-        if self.format in ("text", "jsonl") or not self.table.header:
-            return ""
-        return self._joined([*self.table.columns, *self.names.values()])
-
-    def row(self, row: TableRow, added: Mapping[str, Any]) -> str:
-        """A row with the added values; JSON also takes those that are no columns of a table."""
-        if self.format == "jsonl":
-            return to_json({**row.values, **self._renamed(row, added)}) + "\n"
-        return self._joined([*self._kept(row), *(_rounded(added.get(name)) for name in self.names)])
-
-    def unchanged(self, row: TableRow) -> str:
-        """A row as it was read."""
-        same = row.line and (self.format == self.table.format)
-        return f"{row.line}\n" if same else self.row(row, {})
-
-    def _kept(self, row: TableRow) -> list[Any]:
-        if extra := [name for name in row.values if name not in self.table.columns]:
-            raise UserError(
-                f"a JSON object of {self.table.name} has the key '{extra[0]}', which the first one lacks, so that it is"
-                f" no column; write JSON lines: --out NAME.jsonl. Found: {shortened(row.values)}."
-            )
-        return [row.values.get(name) for name in self.table.columns]
-
-    def _renamed(self, row: TableRow, added: Mapping[str, Any]) -> dict[str, Any]:
-        return {self._free(self.names.get(name, name), row): value for name, value in added.items()}
-
-    def _free(self, name: str, row: TableRow) -> str:
-        """The name of an added value that no key of this row has: JSON objects may differ in their keys."""
-        while name in row.values:
-            name = f"predicted_{name}"
-        return name
-
-    def _joined(self, cells: Sequence[Any]) -> str:
-        texts = [_cell(cell) for cell in cells]
-        if self.format == "tsv":
-            flat = [" ".join(text.splitlines()).replace("\t", " ") for text in texts]
-            self.flattened += sum(one != other for one, other in zip(texts, flat, strict=True))
-            return "\t".join(flat) + "\n"
-        line = io.StringIO()
-        csv.writer(line, delimiter=self.delimiter, lineterminator="\n").writerow(texts)
-        return line.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _rounded(value: Any) -> Any:
-    return f"{value:.{SIGNIFICANT_DIGITS}g}" if isinstance(value, float) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from seqwright.core.config import (
     to_table,
     write_toml,
 )
+from seqwright.core.notebook import html_text
+from seqwright.core.printable import quantity
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
 from seqwright.data.catalog import DATASETS
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, resolve
@@ -43,6 +46,9 @@ MAY_CHANGE = {
 }
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is learned,
 device, compile, parallel, … up to the rounding of sums (and the dropout masks of ranks)."""
+
+MAX_CHANGES = 8
+"""Keys that are named where a run would be resumed under another recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,12 @@ class Recipe:
 
     def toml(self) -> str:
         return write_toml(self.table())
+
+    def __str__(self) -> str:
+        return self.toml()
+
+    def _repr_html_(self) -> str:
+        return html_text(self.toml())
 
     def remade(self, name: str, model: Mapping[str, Any]) -> Recipe:
         """The recipe of a model derived from others: the same [data], [tokenizer], [decoding] and [evaluation]."""
@@ -111,11 +123,17 @@ def keys_named(name: str) -> list[str]:
 
 
 def load(
-    recipe: str | Path, overrides: Sequence[str] = (), *, train: Sequence[str] = (), valid: Sequence[str] = ()
+    recipe: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    train: Sequence[str] = (),
+    valid: Sequence[str] = (),
+    need_files: bool = True,
 ) -> Recipe:
     """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides.
 
     `train` and `valid` are users' files that replace those of the recipe; they resolve against the working directory.
+    Without `need_files` those of the recipe may be missing; training then says so.
     """
     path = find(recipe)
     try:
@@ -136,9 +154,10 @@ def load(
     # Shipped recipes name files under the data root, or in the working directory.
     base = Path() if SHIPPED in path.parents else path.parent
     try:
-        return make(table, overrides, origin=str(path), base=base)
+        return make(table, overrides, origin=str(path), base=base, need_files=need_files)
     except MissingFileError as error:
-        if SHIPPED not in path.parents or train or not table["data"].get("train"):
+        named = train or any(parse_override(override)[0] == "data.train" for override in overrides)
+        if SHIPPED not in path.parents or named or not table["data"].get("train"):
             raise
         raise MissingFileError(f"{error} {_data_hint(path.stem, table['data'])}") from error
 
@@ -163,6 +182,7 @@ def make(
     origin: str = "recipe",
     base: Path | None = None,
     settled: bool = False,
+    need_files: bool = True,
 ) -> Recipe:
     """A validated recipe from plain tables; all problems are reported at once.
 
@@ -198,9 +218,9 @@ def make(
             read[key] = reader.read(cls, section, key)
     reader.finish()
     for key in ("data", "tokenizer"):
-        read[key] = settle(
-            read[key], base, [name for name in read[key].files if not settled or f"{key}.{name}" in origins]
-        )
+        names = [name for name in read[key].files if not settled or f"{key}.{name}" in origins]
+        optional = [name for name in names if not need_files and f"{key}.{name}" not in origins]
+        read[key] = settle(read[key], base, names, optional=optional)
     return Recipe(name=name, **read)
 
 
@@ -223,15 +243,16 @@ def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:
     return str(kind)
 
 
-def settle(section: Any, base: Path | None, keys: Sequence[str]) -> Any:
-    """A section with the file names of these keys resolved: absolute, or relative to the data root."""
+def settle(section: Any, base: Path | None, keys: Sequence[str], *, optional: Sequence[str] = ()) -> Any:
+    """A section with the file names of these keys resolved: absolute, or relative to the data root. Those of `optional`
+    keys need not exist."""
     settled: dict[str, Any] = {}
     for key in keys:
         names = getattr(section, key)
         if isinstance(names, str):
-            settled[key] = _settle(names, base)
+            settled[key] = _settle(names, base, needed=key not in optional)
         elif names is not None:
-            settled[key] = tuple(_settle(name, base) for name in names)
+            settled[key] = tuple(_settle(name, base, needed=key not in optional) for name in names)
     return replace(section, **settled)
 
 
@@ -250,10 +271,15 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
     return changed
 
 
-def _settle(name: str, base: Path | None) -> str:
+def _settle(name: str, base: Path | None, *, needed: bool = True) -> str:
     if is_embedded(name):
         return name
-    path = resolve(name, base).resolve()
+    try:
+        path = resolve(name, base).resolve()
+    except UserError:
+        if needed:
+            raise
+        return name if name.startswith(UNDER_ROOT) else str((base or Path()) / name)
     root = os.environ.get(DATA_ROOT)
     if root and path.is_relative_to(Path(root).resolve()):
         return UNDER_ROOT + path.relative_to(Path(root).resolve()).as_posix()
@@ -279,9 +305,24 @@ def check_same(old: Recipe, new: Recipe, where: Path, *, moved: Collection[str] 
         if d[0] not in {*MAY_CHANGE, *moved} and not d[0].startswith(("evaluation.", "decoding."))
     ]
     if changed:
+        # Under another kind of data or model, keys that only one of them has say nothing.
+        kinds = {"data.kind", "model.kind"} & {key for key, *_ in changed}
+        shown = [d for d in changed if not kinds or (d[1] is not None and d[2] is not None)]
         lines = [f"{where} was begun with another recipe:"]
-        lines += [f"  {key} was {_show(before)}, now {_show(after)}" for key, before, after in changed]
-        raise ConfigError([*lines, "Give the new one another folder with --run, or go on with the old settings."])
+        lines += [f"  {key} was {_show(before)}, now {_show(after)}" for key, before, after in shown[:MAX_CHANGES]]
+        more = len(changed) - len(shown[:MAX_CHANGES])
+        lines += [f"  and {quantity(more, 'more key')}"] * (more > 0)
+        raise ConfigError([*lines, _other_folder(old, new, where)])
+
+
+def _other_folder(old: Recipe, new: Recipe, where: Path) -> str:
+    """The next move where a folder holds a run of another recipe."""
+    free = next(path for n in itertools.count(2) if not (path := where.with_name(f"{where.name}-{n}")).exists())
+    moves = [f"Give the new one another folder: --run {free}"]
+    counted = old.kind in (*build.COUNTED, *build.DERIVED)
+    if old.data.train != new.data.train and old.kind == new.kind and not counted:
+        moves.append(f"or begin with the weights of the old one: --from {where} --run {free}")
+    return ", ".join([*moves, f"or go on with the old settings: `seqwright train --run {where}`."])
 
 
 def _show(value: Any) -> str:

@@ -144,7 +144,7 @@ class TrainingSession:
             raise UserError(
                 f"the training or validation data is not what {self.directory.path} was begun with: its hash is"
                 " another. Restore it, name its new path with --set data.train=FILE, or train in another folder with"
-                " --run."
+                f" --run, where --from {self.directory.path} begins with these weights."
             )
 
     def _initialize(self) -> None:

@@ -7,17 +7,19 @@ import resource
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.table import Table
 from torch import nn
 
 from seqwright import build
 from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabularies, Vocabulary
 from seqwright.core.config import UserError, parse_override
+from seqwright.core.notebook import html_text
 from seqwright.core.progress import SILENT, Progress
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline.budget import measure
@@ -25,9 +27,11 @@ from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_ranks
 from seqwright.pipeline.shipped import find
+from seqwright.reporting.terminal import as_text
 from seqwright.runs.directory import RunDirectory
 from seqwright.studies.device_speed import DeviceSpeed, device_speed
 from seqwright.studies.layer_table import Layer, layer_table
+from seqwright.studies.plan_text import printed
 from seqwright.studies.scaling_plan import RankSizes, Strategy, strategies
 from seqwright.studies.step_cost import StepCost, step_cost
 from seqwright.training import machine
@@ -89,6 +93,9 @@ class Plan:
     step_seconds: float
     """Forecast by the speed of matrix products and of memory (`step_cost`)."""
     measured: Measured | None = None
+    gpus: int = 1
+    gpu: str = ""
+    """Kind of these GPUs."""
     strategies: tuple[Strategy, ...] = ()
     """The same training on several GPUs (`--gpus`)."""
 
@@ -121,11 +128,23 @@ class Plan:
         step = self.measured.step_seconds if self.measured else self.step_seconds
         return None if self.steps is None else self.steps * step
 
+    @property
+    def petaflops_days(self) -> float | None:
+        return None if self.training_flops is None else self.training_flops / PETAFLOPS_DAY
+
+    def printed(self) -> Iterator[str | Table]:
+        """Lines and tables for the terminal, in order."""
+        return printed(self)
+
+    def __str__(self) -> str:
+        return as_text(self.printed())
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
+
     def as_json(self) -> dict[str, Any]:
         totals = ("mult_adds", "activation_bytes", "step_flops", "tokens", "training_flops", "seconds")
-        derived = {name: getattr(self, name) for name in totals}
-        flops = self.training_flops
-        derived["petaflops_days"] = None if flops is None else flops / PETAFLOPS_DAY
+        derived = {name: getattr(self, name) for name in (*totals, "petaflops_days")}
         fields = vars(self) | {"layers": [vars(layer) for layer in self.layers]}
         derived["strategies"] = [strategy.as_json() for strategy in self.strategies]
         return fields | derived | {"measured": vars(self.measured) if self.measured else None}
@@ -235,7 +254,7 @@ def _plan(
     rank = RankSizes.of(training, rows=rows, gpus=gpus)
     shared = step_cost(make, layers, row, rank.micro, training, "cuda")
     forecast = strategies(layers, parameters, training, rank, shared, optimizer_bytes=optimizer, gpus=gpus, gpu=gpu)
-    return replace(made, strategies=tuple(forecast))
+    return replace(made, gpus=gpus, gpu=gpu, strategies=tuple(forecast))
 
 
 def step_bytes(cost: StepCost, parameters: int, passes: int, on: str) -> int:

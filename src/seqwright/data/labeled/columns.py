@@ -8,12 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.data.files import plain_suffix
-from seqwright.data.records import DELIMITER_NAMES, DELIMITERS, JSON_LINES, RECORD_SUFFIXES, parse_object, parse_table
+from seqwright.data.records import (
+    DELIMITER_NAMES,
+    DELIMITERS,
+    JSON_LINES,
+    RECORD_SUFFIXES,
+    infer_delimiter,
+    parse_object,
+    parse_table,
+)
 
 LABEL_NAMES = (
     *("label", "labels", "class", "category", "target", "intent", "sentiment", "topic", "language", "lang"),
@@ -77,18 +86,16 @@ def infer_format(text: str, path: Path) -> Layout:
     suffix = infer_suffix(text, path)
     if suffix in JSON_LINES:
         return Layout(suffix=suffix)
-    # Spreadsheets of many locales write .csv with semicolons, others with tabs.
-    delimiters = [delimiter for delimiter in ",;\t" if suffix == ".csv" and _is_delimiter(text, path, delimiter)]
-    return Layout(suffix=suffix, delimiter=next(iter(delimiters), DELIMITERS[suffix]))
+    delimiter = infer_delimiter(partial(_rows_by, text, path)) if suffix == ".csv" else DELIMITERS[suffix]
+    return Layout(suffix=suffix, delimiter=delimiter)
 
 
-def _is_delimiter(text: str, path: Path, delimiter: str) -> bool:
-    """Whether a delimiter splits all sampled rows into the same number of columns, more than one."""
+def _rows_by(text: str, path: Path, delimiter: str) -> list[list[str]]:
+    """The first rows under a delimiter; none where quotes are unbalanced under it."""
     try:
-        widths = {len(row) for row in _sample(text, path, Layout(suffix=".csv", delimiter=delimiter))}
-    except UserError:  # unbalanced quotes under this delimiter
-        return False
-    return len(widths) == 1 and widths != {1}
+        return _sample(text, path, Layout(suffix=".csv", delimiter=delimiter))
+    except UserError:
+        return []
 
 
 def _by_name(names: Sequence[str]) -> tuple[str, ...]:

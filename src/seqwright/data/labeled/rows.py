@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from unicodedata import normalize
 
 from seqwright.core.config import UserError, check_sizes
-from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, refuse_blank, resolve
 from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout
 from seqwright.data.records import JSON_LINES, parse_records
 from seqwright.data.samples.labels import embedded_labels
@@ -265,8 +265,7 @@ def _labeled(row: Row | UserError) -> Row | UserError:
 
 def _layout(text: str, path: Path, config: LabeledConfig) -> Layout:
     """The layout that a recipe names, or that of the file."""
-    if not text.strip():
-        raise UserError(f"{path} has only blank lines; name a file with texts.")
+    refuse_blank(text, path)
     if config.separator is not None:
         return Layout(separator=config.separator)
     if config.columns:

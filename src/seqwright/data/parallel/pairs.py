@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.printable import quantity
-from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, refuse_blank, resolve
 from seqwright.data.parallel.formats import FORMATS, Pair
 from seqwright.data.samples.pairs import embedded_pairs
 from seqwright.data.samples.text import PREFIX, is_embedded
@@ -82,13 +82,15 @@ class Pairs:
             cut = int(len(self.pairs) * (1 - share))
             sides = [int(n >= cut) for n in range(len(self.pairs))]
         else:
-            hashes = (_hash_fraction("\n".join(pair.sources)) for pair in self.pairs)
-            sides = [1 if fraction < share else 2 if fraction < share + test else 0 for fraction in hashes]
+            hashes = [_hash_fraction("\n".join(pair.sources)) for pair in self.pairs]
+            # Of a small file there is one source to validate on, however small the share is.
+            first = -1.0 if test else min(hashes, default=0.0)
+            sides = [1 if h < share or h == first else 2 if h < share + test else 0 for h in hashes]
         parts = [[pair for pair, part in zip(self.pairs, sides, strict=True) if part == side] for side in range(3)]
         if not all(parts[: 3 if test else 2]):
             raise UserError(
-                f'split = "{rule}" of {quantity(len(self.pairs), "pair")} leaves one side empty; give --valid FILE, or'
-                " hold out another share with data.split."
+                f'split = "{rule}" of {quantity(len(self.pairs), "pair")} leaves one side empty; give more pairs, or'
+                " --valid FILE, or hold out another share with data.split."
             )
         return Pairs(pairs=parts[0], notes=self.notes), Pairs(pairs=parts[1]), Pairs(pairs=parts[2])
 
@@ -169,6 +171,7 @@ def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list
 def _lines(name: str, config: PairsConfig, notes: list[str]) -> list[str]:
     path = resolve(name)
     text, decoding_notes = read_text(path, config.errors, config.encoding)
+    refuse_blank(text, path)
     notes += decoding_notes
     if "\r\n" in text:
         notes.append(f"{path}: CRLF line endings are read as LF.")

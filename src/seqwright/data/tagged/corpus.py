@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.printable import quantity
-from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, refuse_blank, resolve
 from seqwright.data.samples.pronouns import pronouns
 from seqwright.data.samples.python_tokens import python_tokens
 from seqwright.data.samples.text import is_embedded
@@ -139,6 +139,7 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
             continue
         path = resolve(name)
         text, decoding_notes = read_text(path, config.errors, config.encoding)
+        refuse_blank(text, path)
         notes += decoding_notes
         kind = config.format or sniff(text, name, config.column_numbers)
         parsed = list(FORMATS[kind](text, name, config.column_numbers, True))

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
 from seqwright.core.printable import quantity
-from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, resolve
+from seqwright.data.files import (
+    UTF_8,
+    EmptyFileError,
+    Errors,
+    as_list,
+    check_encoding,
+    expand,
+    read_text,
+    refuse_blank,
+    resolve,
+)
 from seqwright.data.records import holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.origins import Origins
@@ -147,7 +157,15 @@ def read_corpus(
             shown = ", ".join([path.name for path in others[:3]] + ["…"] * (len(others) > 3))
             notes.append(f"{name}: {len(others):,} files with other suffixes are skipped ({shown}).")
         for path in paths:
-            text, decoding_notes = read_text(path, errors, encoding)
+            try:
+                text, decoding_notes = read_text(path, errors, encoding)
+                if len(as_list(files)) == 1:
+                    refuse_blank(text, path)
+            except EmptyFileError:
+                if len(paths) == 1:
+                    raise
+                notes.append(f"{path} has no text and is skipped.")
+                continue
             notes += decoding_notes
             if columns is not None and holds_records(path):
                 documents = list(texts_of(records(text, path, columns), path, columns))
@@ -157,6 +175,8 @@ def read_corpus(
                 notes.append(f"{path}: CRLF line endings are read as LF.")
                 text = text.replace("\r\n", "\n")
             parts.append(file_corpus(text, kind, str(path)))
+    if not parts:
+        raise EmptyFileError(f"{', '.join(as_list(files))}: no file has text; name others.")
     return replace(concatenate(parts, kind), notes=tuple(notes))
 
 

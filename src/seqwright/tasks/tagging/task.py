@@ -14,6 +14,7 @@ import torch
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError, with_options
 from seqwright.core.notebook import NotebookTable
+from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.tagged.corpus import Tagged, TaggedConfig, count_invalid_transitions, read_splits, read_tagged
 from seqwright.data.tagged.formats import Sentence
@@ -86,8 +87,9 @@ class TaggingTask:
                 " or by mistake; they count as spans, and the tagger may answer so."
             )
         note(
-            f"{len(train.sentences):,} training sentences, {train.words:,} words, {len(self.codec.words):,} different"
-            f" ones, {len(self.codec.tags)} tags; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}."
+            f"{quantity(len(train.sentences), 'training sentence')}, {train.words:,} words, {len(self.codec.words):,}"
+            f" different ones, {len(self.codec.tags)} tags; {self.tokenizer.kind} vocabulary of"
+            f" {self.tokenizer.size:,}."
         )
 
     @property
