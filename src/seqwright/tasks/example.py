@@ -104,6 +104,12 @@ def _unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
     return (f"tokens outside the vocabulary, read as <unk>: {count:,}.",) if count else ()
 
 
+def quoted(output: str) -> str:
+    """An output of the model in one line; one of white space alone, which could not be seen, is counted."""
+    words = output.split()
+    return f"“{' '.join(words)}”" if words else f"{len(output):,} characters of white space" if output else "empty"
+
+
 def _text(run: Run, text: str | None) -> str:
     """The text, or the first of the run's validation data."""
     if text is None:
@@ -154,7 +160,7 @@ def _chat(run: ChatRun, text: str, target: str | None, limit: int) -> Example:
     notes: tuple[str, ...] = ()
     if target is None:
         target = run.chat(text).content
-        notes = (f"reply: “{target}”",)
+        notes = (f"reply: {quoted(target)}",)
     prompt = run.turns.prompt((Message("user", text),))
     ids, cut = _fitted([*prompt, *run.tokenizer.encode(target), run.turns.end], run.model.context, limit)
     read = _language_ids(run, ids)
@@ -182,7 +188,7 @@ def _translation(run: TranslationRun, text: str, target: str | None, limit: int)
     if target is None:
         (best,) = run.translate([texts], tag=tag, truncate=True)
         target = best.text
-        notes = (f"target, the output of the search: “{target}”",)
+        notes = (f"target, the output of the search: {quoted(target)}",)
     ids, mask = encode_sources([(texts, tag)], tokenizers.source).padded(np.arange(1), 0)
     size = run.model.context
     source_ids, cut = _fitted(ids[0].tolist(), size, limit)
