@@ -181,7 +181,7 @@ class Where:
             "Longest matches",
             f"Matches of at least {self.min_tokens} tokens: {len(matches):,}."
             + (" Times: occurrences in the training text, of which one is named." if matches else "")
-            + ("" if matches else " --min-tokens N finds shorter ones.")
+            + ("" if matches or self.min_tokens == 1 else " --min-tokens N finds shorter ones.")
             + (f" The {SHOWN_MATCHES} longest:" if len(matches) > SHOWN_MATCHES else ""),
             figures=figures,
         )
