@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
 import seqwright as sw
@@ -23,7 +24,8 @@ with suppress(ImportError):
 
 HOSTILE = "<img src=x onerror=alert(1)> <script>alert(1)</script> the cat"
 TEXT = f"the cat sat on the mat <b>&amp;</b>\n{HOSTILE}\nthe dog sat on the cat\n"
-PAGES = ("report", "inspect", "explain", "where")
+PAGES = ("report", "comparison", "inspect", "image", "explain", "gradients", "search", "where")
+"""One of each kind, and those of explanations and inspections that draw something else: charts, trees, images."""
 WIDE, NARROW = 1280, 400
 AA = 4.5
 """Least contrast of text and background (WCAG 2, level AA)."""
@@ -63,6 +65,15 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.inspect("the cat sat", beside="the dog sat").write_html(folder / "pair.html")
     run.where(["the dog sat on the cat", f"mat mat {HOSTILE}"], min_tokens=3).write_html(folder / "where.html")
     sw.explain("attention").write_html(folder / "explain.html")
+    for topic in ("gradients", "search"):
+        sw.explain(topic).write_html(folder / f"{topic}.html")
+    other = sw.train(text=str(folder / "text.txt"), model="gpt", set=[*keys, "training.steps=5"], run=folder / "<b>2")
+    sw.compare([run, other]).write_html(folder / "comparison.html")
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 4, 6), np.uint8)
+    np.savez(folder / "images.npz", images=pixels, labels=np.array(["<i>left", "right"])[np.arange(40) % 2])
+    keys = ("training.steps=2", "model.width=8", "model.layers=1", "model.heads=2")
+    image_run = sw.train(images=str(folder / "images.npz"), set=keys, run=folder / "images")
+    image_run.inspect().write_html(folder / "image.html")
     return folder
 
 
@@ -117,7 +128,7 @@ def test_pages_are_readable_in_light_and_dark_wide_and_narrow(open_page: Open, n
         assert page.locator("h1").is_visible()
 
 
-@pytest.mark.parametrize("name", ["inspect", "explain", "where"])
+@pytest.mark.parametrize("name", ["inspect", "image", "explain", "gradients", "search", "where"])
 def test_steps_are_taken_by_click_and_keyboard(open_page: Open, name: str) -> None:
     page = open_page(name, NARROW)
     count = page.locator(".step").count()
@@ -226,3 +237,53 @@ def test_charts_of_reports_show_values_under_the_pointer(open_page: Open) -> Non
     chart.hover()
     expect(tip).to_be_visible()
     expect(tip).to_have_text(re.compile(r"\d"))
+
+
+def test_charts_of_explanations_show_values_under_the_pointer(open_page: Open) -> None:
+    page = open_page("gradients")
+    page.click("#next")
+    chart = page.locator("#step-2 svg.chart")
+    lines = chart.locator("polyline, path")
+    assert lines.count() >= 4, "RNN, LSTM, GRU and attention"
+    chart.hover()
+    expect(page.locator("#step-2 .canvas .tip")).to_have_text(re.compile(r"Elman RNN.*attention", re.DOTALL))
+
+
+def test_the_search_tree_has_its_branches_and_strikes_out_what_was_pruned(open_page: Open) -> None:
+    page = open_page("search")
+    page.keyboard.press("End")
+    page.locator(".contents a").nth(2).click()
+    tree = page.locator("#step-3 ul.tree").first
+    expect(tree.locator("b", has_text="END").first).to_be_visible()
+    pruned = tree.locator(".pruned > b").first
+    assert "line-through" in pruned.evaluate("node => getComputedStyle(node).textDecorationLine")
+
+
+def test_comparisons_draw_a_point_for_each_run_with_names_as_text(open_page: Open) -> None:
+    page = open_page("comparison")
+    expect(page.locator("h1")).to_contain_text("<b>2")
+    points = page.locator("table").first.locator("svg circle")
+    expect(points).to_have_count(2)
+    assert len({points.nth(n).evaluate("node => getComputedStyle(node).fill") for n in (0, 1)}) == 2
+    expect(page.get_by_role("heading", name="Paired tests")).to_be_visible()
+
+
+def test_patches_are_described_under_the_pointer(open_page: Open) -> None:
+    page = open_page("image")
+    figure = page.locator("#step-1 figure", has=page.locator(".patch")).first
+    patch = figure.locator(".patch").nth(1)
+    patch.hover()
+    expect(figure.locator(".detail")).to_have_text(re.compile(r"patch 0,1: 0\.\d{4}"))
+    expect(page.locator("#step-1")).to_contain_text("<i>left")  # the name of a class
+
+
+def test_the_map_of_embeddings_is_legible_on_a_phone(open_page: Open) -> None:
+    page = open_page("inspect", NARROW)
+    page.keyboard.press("End")
+    labels = page.locator("svg.map text:visible")
+    assert labels.count() > 3
+    frame = page.locator("svg.map").bounding_box()
+    for n in range(labels.count()):
+        box = labels.nth(n).bounding_box()
+        assert box["height"] >= 9, "scaled down"
+        assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1, "cut off at the edge"

@@ -14,7 +14,15 @@ from seqwright.data.text.corpora import to_stream
 from seqwright.data.text.corpus import Document, file_corpus, first_lines, read_corpus, split
 from seqwright.data.text.origins import Origins
 from seqwright.data.text.suffix_array import suffix_array
-from seqwright.data.text.suffix_index import LineCounter, Match, SuffixIndex, build_index, open_index
+from seqwright.data.text.suffix_index import (
+    IndexedText,
+    LineCounter,
+    Match,
+    SuffixIndex,
+    build_index,
+    line_places,
+    open_index,
+)
 from seqwright.text.trainers import TokenizerConfig, train
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=40)
@@ -92,7 +100,7 @@ def test_index_on_disk_has_file_and_line_of_every_position(tmp_path: Path, monke
     stream = to_stream(corpus, tokenizer)
     assert corpus.origins is not None
     assert held_out.origins is None
-    build_index(tmp_path / "index", [(stream, corpus.origins)], "corpus", block=16)
+    build_index(tmp_path / "index", [IndexedText(stream, corpus.origins)], "corpus", block=16)
     index = open_index(tmp_path / "index", "corpus")
     assert index is not None
     line_ends = np.array([piece.count(b"\n") for piece in tokenizer.token_bytes])
@@ -104,12 +112,37 @@ def test_index_on_disk_has_file_and_line_of_every_position(tmp_path: Path, monke
     assert open_index(tmp_path / "index", "another corpus") is None
 
 
+@pytest.mark.parametrize("kind", ["file", "blank-line"])
+def test_words_without_line_ends_have_their_lines(tmp_path: Path, kind: Document) -> None:
+    """A tokenizer of words drops line ends: the lines of longer documents are counted when the index is built."""
+    lines = ["", "one two", "", "three four five", "", "", "six seven", "eight", "", "nine ten"]
+    corpus = file_corpus("\n".join(lines) + "\n", kind, "a.txt")
+    tokenizer = train(TokenizerConfig(kind="words"), corpus.documents)
+    text = line_places(corpus, to_stream(corpus, tokenizer), tokenizer)
+    build_index(tmp_path / "index", [text], "corpus", block=4)
+    index = open_index(tmp_path / "index", "corpus")
+    assert index is not None
+    counter = LineCounter(index.ids, np.array([piece.count(b"\n") for piece in tokenizer.token_bytes]))
+    for number, line in enumerate(lines, 1):
+        for word in line.split():
+            (match,) = index.matches(tokenizer.encode(word))
+            assert index.origin(match.position, counter).number == number, word
+
+
+def test_records_of_several_lines_keep_their_number(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one two\\nthree"}\n{"text": "four\\nfive six"}\n')
+    corpus = read_corpus(str(tmp_path / "a.jsonl"), "file", errors="strict", columns=("text",))
+    tokenizer = train(TokenizerConfig(kind="words"), corpus.documents)
+    text = line_places(corpus, to_stream(corpus, tokenizer), tokenizer)
+    assert set(text.origins.places[:, 1].tolist()) == {1, 2}
+
+
 @pytest.mark.parametrize("name", ["ids.bin", "suffixes.bin", "documents.bin", "index.json"])
 def test_damaged_index_is_not_opened(tmp_path: Path, name: str) -> None:
     corpus = file_corpus("a b c\n" * 5, "line", "a.txt")
     tokenizer = train(TokenizerConfig(kind="words"), corpus.documents)
     assert corpus.origins is not None
-    build_index(tmp_path / "index", [(to_stream(corpus, tokenizer), corpus.origins)], "corpus")
+    build_index(tmp_path / "index", [IndexedText(to_stream(corpus, tokenizer), corpus.origins)], "corpus")
     assert open_index(tmp_path / "index", "corpus") is not None
     path = tmp_path / "index" / name
     path.write_bytes(path.read_bytes()[:-3])

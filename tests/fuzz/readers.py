@@ -28,7 +28,7 @@ from seqwright.data.tagged.corpus import TaggedConfig, read_tagged
 from seqwright.data.text.corpora import to_stream
 from seqwright.data.text.corpus import read_corpus
 from seqwright.data.text.prepare import open_prepared, prepare
-from seqwright.data.text.suffix_index import build_index, open_index
+from seqwright.data.text.suffix_index import IndexedText, build_index, open_index
 from seqwright.inspection.where.copying import Searcher
 from seqwright.interop.arpa import export_arpa
 from seqwright.pipeline import recipe
@@ -226,5 +226,5 @@ def shards(folder: Path, text: Path) -> dict[str, Seed]:
     prepare([text], folder / "shards", tokenizer, document="line")
     corpus = read_corpus(str(text), "line", errors="strict")
     assert corpus.origins is not None
-    build_index(folder / "where", [(to_stream(corpus, tokenizer), corpus.origins)], "corpus", block=64)
+    build_index(folder / "where", [IndexedText(to_stream(corpus, tokenizer), corpus.origins)], "corpus", block=64)
     return {"shards": Seed(folder / "shards", read_shards), "where": Seed(folder / "where", search_index)}

@@ -10,6 +10,9 @@ import pytest
 import torch
 
 import seqwright as sw
+from seqwright.decoding.beam_tree import Node
+from seqwright.inspection import beam
+from seqwright.inspection.beam import lost_hypotheses, node_steps
 
 from .conftest import TEXT, Runs
 
@@ -57,9 +60,11 @@ def test_the_path_of_a_crf_is_the_best_of_all_and_its_sum(runs: Runs) -> None:
 
 def test_tokens_behind_a_prediction_have_empty_cells(runs: Runs) -> None:
     saliency = runs["gpt"].inspect(TEXT, views="saliency")
-    (_, figure) = saliency.as_json()["views"]["saliency"]["figures"]
+    _, figure, sums = saliency.as_json()["views"]["saliency"]["figures"]
     for n, row in enumerate(figure["values"]):
         assert [value is None for value in row] == [column > n for column in range(len(row))]
+    for row in sums["rows"]:
+        assert row["sum"] == pytest.approx(row["score minus that of zeros"], rel=0.01, abs=1e-3)
 
 
 def test_attention_prints_its_sizes_and_how_to_select(runs: Runs) -> None:
@@ -77,3 +82,27 @@ def test_a_page_of_two_texts_has_every_view_of_both(runs: Runs) -> None:
     assert "the dog" in pair.notes[0]
     assert list(pair.as_json()["views"]) == ["attention"]
     assert runs["ngram"].inspect("the cat", beside="the dog").text().count("(second text)") == 1
+
+
+def test_a_lost_end_that_was_more_probable_than_a_kept_candidate_is_explained() -> None:
+    """With one finished hypothesis among the best two, the beam is filled up with a less probable candidate that goes
+    on; an end that ranked between them is lost although it lacked nothing."""
+    nodes = [
+        Node(None, 0, -1.0, "kept"),
+        Node(None, 1, -1.1, "kept"),
+        Node(0, 2, -1.5, "finished"),
+        Node(0, 3, -1.6, "kept"),
+        Node(1, 2, -1.7, "dropped"),
+        Node(0, 4, -1.9, "kept"),
+    ]
+    ((index, step, behind),) = lost_hypotheses(nodes, node_steps(nodes))
+    assert (index, step) == (1, 2)
+    assert behind == pytest.approx(-0.2)
+
+
+def test_an_empty_output_and_a_negative_distance_are_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beam, "lost_hypotheses", lambda nodes, steps: [(0, 2, -0.5)])
+    view = runs["ngram"].inspect("the cat sat on the mat").result("beam")
+    assert "Below zero: an <eos> counts only among the best 4" in view.step.prose
+    assert view.value.outputs[0][0] == ""
+    assert view.step.figures[1].as_json()["rows"][0]["output"] == "(empty)"

@@ -223,6 +223,16 @@ def test_masked_autoencoder_attends_to_visible_patches(runs: Runs) -> None:
     assert [figure.name for figure in inspection.result("image").step.figures] == ["image", "input", "output"]
 
 
+def test_a_text_with_a_mask_is_inspected_on_what_is_restored(runs: Runs) -> None:
+    masked = runs["bart"].inspect("the <mask> sat")
+    assert "<mask>" in masked.subject.example.source
+    assert "<" not in masked.subject.example.targets  # the letters of "<mask>" are no target
+    assert masked.notes[0].startswith("target, the output of the search: ")
+    first = masked["tokens"].tokens[0]
+    assert first.token == next(name for name, _ in first.alternatives if name[0] != "<"), "the search is greedy"
+    assert runs["bart"].inspect("the cat sat").subject.example.targets == ("the", "cat", "sat", "<eos>")
+
+
 def test_only_replies_of_an_assistant_are_scored(runs: Runs) -> None:
     scored = runs["chat"].inspect("cat?", target="dog.")["tokens"].tokens
     assert [token.token for token in scored if token.bits is not None] == ["dog.", "<|end|>"]

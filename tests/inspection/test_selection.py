@@ -43,13 +43,25 @@ def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
         for figure, shown in zip(everything.result(view).step.figures, part.result(view).step.figures, strict=True):
             both = [one.as_json() for one in (figure, shown)]
             rows, kept = (one.get("tokens") or one["rows"] for one in both)
-            first = 0 if view == "gates" or both[0]["name"] in ("self attention", "encoder attention") else 1
+            from_zero = both[0]["name"] in ("self attention", "encoder attention") or (kind, view) == (
+                "classifier",
+                "saliency",
+            )
+            first = 0 if view == "gates" or from_zero else 1
             expected = rows[2 - first : 4 - first]
             assert kept == expected
     with pytest.raises(UserError, match="no tokens 90:99: the last has the number"):
         runs[kind].inspect(text, span=(90, 99), **target)
     with pytest.raises(UserError, match="a span goes from a token to a later one"):
         runs[kind].inspect(text, span=(4, 2), **target)
+
+
+def test_saliency_and_gates_of_a_classifier_count_tokens_alike(runs: Runs) -> None:
+    part = runs["classifier"].inspect(SOURCES["classifier"], span=(1, 3))
+    strip, gates = (part.result(view).step.figures[0].as_json() for view in ("saliency", "gates"))
+    assert [one["token"] for one in strip["tokens"]] == gates["rows"] == list(part.tokens[1:3])
+    assert strip["first"] == 1
+    assert runs["vit"].inspect(span=(1, 3)).result("saliency").step.figures[0].as_json()["tokens"][0]["token"] == "0,0"
 
 
 def test_saliency_of_a_long_sentence_is_bounded(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_given_text_is_found_with_file_and_line(runs: Runs, kind: str) -> None:
     text = Path(match.file).read_text().split("\n")
     assert COPIED in text[match.number - 1]
     assert [len(text.matches) for text in result.texts] == [1, 0]
-    assert result.texts[0].marked.endswith(f"⟦ {COPIED}⟧")
+    assert result.texts[0].marked.endswith(f" ⟦{COPIED}⟧")
     assert result.held_out is None
 
 

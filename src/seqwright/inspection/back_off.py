@@ -18,6 +18,7 @@ def back_off_view(subject: Subject) -> ViewResult:
     traced = run.back_off(ids)
     rows = tuple(
         (
+            n,
             one.token,
             one.order,
             joined(one.context),
@@ -29,10 +30,10 @@ def back_off_view(subject: Subject) -> ViewResult:
             " · ".join(f"{weight:.4f}" for weight in one.weights),
             one.probability,
         )
-        for one in traced
+        for n, one in enumerate(traced, 1)
     )
     counts = ("count", "discount", "total", "followers", "interpolated")
-    columns = ("token", "order", "context used", *counts, "back-off weights", "probability")
+    columns = ("", "token", "order", "context used", *counts, "back-off weights", "probability")
     used = {order: sum(one.order == order for one in traced) for order in sorted({one.order for one in traced})}
     orders = ", ".join(f"order {order}: {count:,}" for order, count in used.items())
     step = Step(

@@ -24,7 +24,8 @@ BEAM_SIZE = 4
 NEW_TOKENS = 12
 """Tokens that a language model adds to the text."""
 TREE_STEPS = 16
-"""Steps of the tree that are drawn; JSON and Python have all nodes."""
+"""Steps of the tree that are drawn; Python has all nodes."""
+EMPTY = "(empty)"
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,19 @@ def beam_view(subject: Subject) -> ViewResult:
     names = tokenizer.tokens([nodes[index].id for index in shown])
     figures: list[Figure] = [
         search_tree("beam tree", [nodes[index] for index in shown], names),
-        table("outputs", ("output", "log p", "score"), outputs),
+        table("outputs", ("output", "log p", "score"), [(text or EMPTY, *scores) for text, *scores in outputs]),
     ]
     if lost:
         rows = [(one.step, one.text, one.log_prob, one.behind) for one in lost]
         figures.append(table("lost hypotheses", ("lost at step", "hypothesis", "log p", "behind"), rows))
     limit = "" if example.source else f" The search ends after {NEW_TOKENS} tokens."
+    if any(one.behind is not None and one.behind < 0 for one in lost):
+        assert tokenizer.eos is not None
+        eos = tokenizer.tokens([tokenizer.eos])[0]
+        limit = (
+            f" Below zero: an {eos} counts only among the best {options.beam_size}; the beam is then filled up with"
+            f" candidates that go on, even less probable ones.{limit}"
+        )
     left_out = f" The tree has the first {TREE_STEPS} of {max(steps)} steps." if len(shown) < len(nodes) else ""
     step = Step(
         f"Beam search with beam size {options.beam_size}",

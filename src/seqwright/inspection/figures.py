@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqwright.inspection.labeled import Heads
 from seqwright.reporting.markup import Html, element, join
-from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Table, number, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Matrix, Table, matrix, number, table, visible
 
 BARS = "▁▂▃▄▅▆▇█"
 STRIP_TOKENS = 200
@@ -85,7 +85,8 @@ class TokenStrip:
         return max([1.0, *filter(math.isfinite, bits)])  # log 0 is a matter of unsmoothed n-grams
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": "tokens", "name": self.name, "tokens": [asdict(token) for token in self.tokens]}
+        tokens = [asdict(token) for token in self.tokens]
+        return {"kind": "tokens", "name": self.name, "first": self.first, "tokens": tokens}
 
     def html(self) -> Html:
         top = self._top
@@ -129,7 +130,7 @@ class SignedStrip:
 
     def as_json(self) -> dict[str, Any]:
         values = [{"token": token, "value": value} for token, value in zip(self.tokens, self.values, strict=True)]
-        return {"kind": "signed tokens", "name": self.name, "unit": self.unit, "tokens": values}
+        return {"kind": "signed tokens", "name": self.name, "unit": self.unit, "first": self.first, "tokens": values}
 
     def html(self) -> Html:
         parts = [
@@ -153,7 +154,8 @@ class TokenTable:
         return table(self.name, self.columns, self.rows).text()
 
     def as_json(self) -> dict[str, Any]:
-        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        names = [name or "number" for name in self.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in self.rows]
         return {"kind": "table", "name": self.name, "rows": rows, "total": len(rows)}
 
     def html(self) -> Html:
@@ -195,12 +197,24 @@ class HeadFigure:
     @property
     def title(self) -> str:
         """Which layer and head, or that a mean is shown."""
+        layer = f"layer {self.layers[0]}" if len(self.layers) == 1 else f"{len(self.layers)} layers"
+        head = f"head {self.chosen[0]}" if len(self.chosen) == 1 else f"{len(self.chosen)} heads"
         if len(self.layers) == len(self.chosen) == 1:
-            return f"{self.name}, layer {self.layers[0]}, head {self.chosen[0]}"
-        return f"{self.name}, mean of {len(self.layers)} layers × {len(self.chosen)} heads"
+            return f"{self.name}, {layer}, {head}"
+        if len(self.layers) == 1:
+            return f"{self.name}, {layer}, mean of {head}"
+        return f"{self.name}, mean of {layer}" + (f", {head}" if len(self.chosen) == 1 else f" × {head}")
+
+    def mean(self) -> Tensor:
+        """(T, K): the mean of the layers and heads that are shown."""
+        return torch.stack([weights.mean(0) for weights in self.weights()]).mean(0)
+
+    def matrix(self) -> Matrix:
+        """The mean as a matrix: in a notebook, where no script draws one head after the other."""
+        return matrix(self.title, self.mean(), rows=self.heads.rows, columns=self.heads.columns, heat=True)
 
     def text(self) -> str:
-        mean = torch.stack([weights.mean(0) for weights in self.weights()]).mean(0)  # (T, K)
+        mean = self.mean()
         best = mean.topk(min(STRONGEST, mean.size(1)))
         rows = []
         queries = zip(self.heads.rows, best.values, best.indices, strict=True)
@@ -214,8 +228,9 @@ class HeadFigure:
         return table(self.title, ("", "from", "to (token@position weight), strongest first"), rows).text()
 
     def as_json(self) -> dict[str, Any]:
-        facts = {"kind": "attention", "name": self.name, "layers": list(self.layers), "heads": list(self.chosen)}
-        facts |= {"rows": list(self.heads.rows), "columns": list(self.heads.columns)}
+        facts: dict[str, Any] = {"kind": "attention", "name": self.name}
+        facts |= {"layers": list(self.layers), "heads": list(self.chosen)}
+        facts |= {"first": self.first, "rows": list(self.heads.rows), "columns": list(self.heads.columns)}
         kept, strongest = self.strongest(JSON_WEIGHTS)
         if kept == len(self.heads.columns):
             return facts | {"weights": [weights.tolist() for weights in self.weights()]}
@@ -288,11 +303,14 @@ class PointMap:
             up = height - margin - (height - 2 * margin) * (y - spans[1][0]) / spans[1][1]
             about = element("title", f"{visible(label)}: {x:.3f}, {y:.3f}")
             dot = element("circle", about, cx=f"{at:.1f}", cy=f"{up:.1f}", r=4 if marked else 2.5)
-            name = element("text", visible(label), x=f"{at + 6:.1f}", y=f"{up + 4:.1f}")
+            left = at > 0.7 * width  # the label of a point on the right stands before it, where there is room
+            place = {"x": f"{at - 6:.1f}", "text_anchor": "end"} if left else {"x": f"{at + 6:.1f}"}
+            name = element("text", visible(label), y=f"{up + 4:.1f}", **place)
             parts.append(element("g", dot, name, class_="point marked" if marked else "point"))
         svg = element("svg", *parts, viewBox=f"0 0 {width} {height}", class_="map", role="img", aria_label=self.name)
         caption = element("figcaption", element("span", self.name, class_="title"))
-        return element("figure", caption, svg, class_="wide")
+        scroll = element("div", svg, class_="scroll", tabindex="0", role="region", aria_label=self.name)
+        return element("figure", caption, scroll, class_="wide")
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from seqwright.reporting.png import base64_png
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import LINE_WIDTH, Figure, matrix, table
 from seqwright.tasks.captioning.task import CaptioningRun
-from seqwright.tasks.example import Example
+from seqwright.tasks.example import Example, quoted
 from seqwright.tasks.images.run import ImageInputRun
 from seqwright.tasks.images.scores import predict
 from seqwright.tasks.images.task import ImageRun, reconstructions
@@ -61,7 +61,7 @@ def _captioned(run: CaptioningRun, pixels: Pixels, name: str, target: str | None
     notes: tuple[str, ...] = ()
     if target is None:
         target = run.caption_pixels(pixels)
-        notes = (f"target, the output of the search: “{target}”",)
+        notes = (f"target, the output of the search: {quoted(target)}",)
     output = [*tokenizer.encode(target), tokenizer.eos]
     input = [tokenizer.sos, *output[:-1]]
     return Example(

@@ -13,17 +13,18 @@ from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.storage import write_text
 from seqwright.data.files import as_list
 from seqwright.inspection.catalog import VIEWS
+from seqwright.inspection.figures import HeadFigure
 from seqwright.inspection.gain import check_comparable
 from seqwright.inspection.gates import LayerGates
 from seqwright.inspection.images import image_example
 from seqwright.inspection.labeled import Attention
-from seqwright.inspection.page import SCRIPT, STYLE
+from seqwright.inspection.page import NOTEBOOK_STYLE, SCRIPT, STYLE
 from seqwright.inspection.saliency import MAX_POSITIONS
 from seqwright.inspection.subject import EmptySpanError, Options, Subject, ViewResult
 from seqwright.reporting.markup import Html, element
 from seqwright.runs.run import Run
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import LINE_WIDTH
+from seqwright.studies.explain.figures import LINE_WIDTH, Figure, notebook_html
 from seqwright.studies.explain.page import stepped_page
 from seqwright.tasks.example import example, file_examples
 from seqwright.tasks.images.run import ImageInputRun
@@ -211,8 +212,10 @@ class Inspection:
         return f"<Inspection of {self.title}: {len(self.tokens)} tokens; views {', '.join(self.views)}>"
 
     def _repr_html_(self) -> str:
-        steps = [self.result(name).step.html(n) for n, name in enumerate(self._chosen or self.default, 1)]
-        return element("div", element("h1", self.title), *steps)
+        steps = [self.result(name).step for name in self._chosen or self.default]
+        drawn = [replace(step, figures=[_still(figure) for figure in step.figures]) for step in steps]
+        parts = [element("h3", self.title), *(element("p", note) for note in self.notes)]
+        return notebook_html(*parts, *(step.html(n) for n, step in enumerate(drawn, 1)), style=NOTEBOOK_STYLE)
 
 
 def inspect(
@@ -259,6 +262,11 @@ def inspect(
     if any(one is not None for one in (text, target, beside, against)) or tuple(views or ["heads"]) != ("heads",):
         raise UserError("--on FILE is for the statistics of heads; leave texts, --against and other views out.")
     return Inspection(Subject(run, next(file_examples(run, on)), options), ("heads",))
+
+
+def _still(figure: Figure) -> Figure:
+    """A figure that needs no script."""
+    return figure.matrix() if isinstance(figure, HeadFigure) else figure
 
 
 def _shortened(text: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqwright.core.config import UserError
-from seqwright.studies.explain.figures import Matrix, matrix, visible
+from seqwright.studies.explain.figures import Matrix, matrix, notebook_html, visible
 
 CLASS_TOKEN = "<cls>"
 """Name of the position that a ViT puts in front of the patches."""
@@ -44,7 +44,7 @@ class LabeledTensor:
         return self.figure().text()
 
     def _repr_html_(self) -> str:
-        return self.figure().html()
+        return notebook_html(self.figure().html())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from seqwright.inspection.labeled import LabeledTensor, check_index
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.inspection.tokens import masked_pass
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import Figure, matrix
+from seqwright.studies.explain.figures import Cell, Figure, matrix
 from seqwright.tasks.masked.task import MaskedRun
 
 
@@ -43,10 +43,14 @@ def logit_lens_view(subject: Subject) -> ViewResult:
         bits.append(-chosen / math.log(2))
     surprisal = torch.stack(bits, 1)  # (T, L)
     columns = [names[layer] for layer in layers]
-    predicted = tuple((target or "…", *(column[t] for column in best)) for t, target in enumerate(labels))
+    predicted: tuple[tuple[Cell, ...], ...] = tuple(
+        (t + 1, target or "…", *(column[t] for column in best)) for t, target in enumerate(labels)
+    )
     shown, known = subject.options.shown(len(predicted), 1), [t for t, there in enumerate(real.tolist()) if there]
     inside = [t for t in known if t in range(len(labels))[shown]]
-    figures: list[Figure] = [TokenTable("most probable token after each layer", ("target", *columns), predicted[shown])]
+    figures: list[Figure] = [
+        TokenTable("most probable token after each layer", ("", "target", *columns), predicted[shown])
+    ]
     if inside:  # the last position has no target
         rows = [labels[t] for t in inside]
         figures.append(matrix("surprisal of the target (bits)", surprisal[inside], rows=rows, columns=columns))

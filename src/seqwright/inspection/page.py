@@ -24,11 +24,27 @@ figcaption .key { white-space: normal; }
 .drawing svg:has(.query:focus) .query:not(:focus) line { visibility: hidden; }
 .drawing rect:hover { stroke: var(--line-2); stroke-width: 2; }
 .drawing .row { fill: var(--hair); fill-opacity: .45; }
+svg.map { min-width: 620px; }
 svg.map .point text { font-size: 11px; }
 svg.map .point circle { fill: var(--quiet); }
 svg.map .marked circle { fill: var(--line-2); }
 svg.map .marked text { fill: var(--ink); font-weight: 600; }
 """
+
+NOTEBOOK_STYLE = """
+.seqwright .strip { line-height: 2.1; overflow-wrap: anywhere; }
+.seqwright .chip { display: inline-block; margin: 0 1px; padding: 0 5px; border-radius: 4px; white-space: pre-wrap;
+  line-height: 1.7; background: color-mix(in srgb, var(--line-2) calc(var(--weight) * 62%), transparent); }
+.seqwright .chip.negative { background: none; box-shadow: inset 0 -3px 0
+  color-mix(in srgb, var(--line-1) calc(var(--weight) * 100%), transparent); }
+.seqwright svg.map { width: 640px; max-width: 100%; }
+.seqwright svg.map text { font-size: 11px; fill: currentColor; }
+.seqwright svg.map circle { fill: currentColor; opacity: .4; }
+.seqwright svg.map .marked circle { fill: var(--line-2); opacity: 1; }
+.seqwright .drawing .patch { fill: var(--line-2); }
+.seqwright .drawn { font-family: ui-monospace, monospace; white-space: pre; }
+"""
+"""In the cell of a notebook, where no script runs: a token's scores are its tooltip."""
 
 # Tokens come from JSON and are set as text, never as markup. Only the chosen head is in the document: a page
 # of 144 heads stays fluid. Cells of long texts have the square root of their weight as opacity, or none could be seen.

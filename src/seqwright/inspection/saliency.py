@@ -33,6 +33,9 @@ DECODERS = (LanguageRun, TranslationRun, ChatRun, CaptioningRun, DenoisingRun)
 """Runs whose models predict token by token."""
 STEPS = 64
 """Points on the line from zero embeddings to the text's, at which gradients are averaged."""
+POWER = 2
+"""Points are squares of evenly spaced ones, and so denser near zero, where a normalization is steep: at the first token
+of a GPT, which reads <sos> alone, evenly spaced points missed the score by 23%, these by 0.1%."""
 MAX_TARGETS = 16
 """Predicted tokens of a decoder that are explained: each costs a backward pass."""
 MAX_POSITIONS = 128
@@ -76,11 +79,11 @@ def attributions(
     gradients = _gradients(at_ends[:1], leaves[0], count)
     path = torch.zeros_like(gradients)
     middle = (torch.arange(STEPS, device=ends.device, dtype=ends.dtype) + 0.5) / STEPS
-    for scales in torch.split(middle, max(1, PASS_TOKENS // (x.size(1) + batch.input.size(1)))):
-        rows = _repeated(batch, len(scales))
-        with _scaled(embedding, scales, rows) as leaves:
-            along = scores(rows)  # (N, count)
-        path += _gradients(along, leaves[0], count) / STEPS
+    for points in torch.split(middle, max(1, PASS_TOKENS // (x.size(1) + batch.input.size(1)))):
+        rows, weights = _repeated(batch, len(points)), POWER * points ** (POWER - 1) / STEPS
+        with _scaled(embedding, points**POWER, rows) as leaves:
+            along = scores(rows) * weights.unsqueeze(1)  # (N, count)
+        path += _gradients(along, leaves[0], count)
     difference = (at_ends[0] - at_ends[1]).detach()
     return (gradients * x).sum(-1), (path * x).sum(-1), difference
 
@@ -153,10 +156,15 @@ def _classifier(subject: Subject, labels: Labels) -> ViewResult:
         return chosen.unsqueeze(1)
 
     saliency = _saliency(subject, scores, [score])
-    span = subject.options.shown(len(saliency.integrated_gradients.columns), 1)
+    first = int(isinstance(run, ImageRun))  # as attention counts: <sos> is 0, and so is the class token before patches
+    span = subject.options.shown(len(saliency.integrated_gradients.columns), first)
     figures = [
         SignedStrip(
-            f"{method}: {score}", values.columns[span], tuple(values.values[0, span].tolist()), "logits", 1 + span.start
+            f"{method}: {score}",
+            values.columns[span],
+            tuple(values.values[0, span].tolist()),
+            "logits",
+            first + span.start,
         )
         for method, values in (
             ("integrated gradients", saliency.integrated_gradients),
@@ -227,6 +235,9 @@ def _matrices(saliency: Saliency, read: Sequence[int] = ()) -> list[Figure]:
             values[n][count:] = [None] * (len(values[n]) - count)
         cut = [row[:width] for row in values]
         figures.append(matrix(one.name, cut, rows=one.rows, columns=one.columns[:width], signed=True))
+    sums = saliency.integrated_gradients.values.sum(1).tolist()
+    rows = list(zip(saliency.integrated_gradients.rows, sums, saliency.differences, strict=True))
+    figures.append(table("sums of integrated gradients", ("prediction", "sum", "score minus that of zeros"), rows))
     return figures
 
 

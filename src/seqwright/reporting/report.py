@@ -80,7 +80,9 @@ def _header(run: RunFacts) -> Html:
         "seconds": ("training time", duration),
     }
     figures |= {name: write(run.summary[key]) for key, (name, write) in counts.items() if run.summary.get(key)}
-    kinds = [run.setting(*key) for key in (("model", "kind"), ("tokenizer", "kind"), ("data", "train"))]
+    # The kind of a tokenizer that was named by its file is in that file; the key has the default.
+    tokenizer = run.setting("tokenizer", "file") or run.setting("tokenizer", "kind")
+    kinds = [run.setting("model", "kind"), tokenizer, run.setting("data", "train")]
     return element(
         "header",
         element("p", "Run", class_="kind"),

@@ -46,11 +46,11 @@ def layer_table(make: Callable[[], nn.Module], batch: Batch) -> tuple[list[Layer
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > META_PARAMETERS and not is_recurrent(model):
         try:
-            return _layers(model.to("meta"), batch.to("meta")), parameters
+            return forward_layers(model.to("meta"), batch.to("meta")), parameters
         except RuntimeError as error:
             if not needs_values(error):
                 raise
-    return _layers(model.to_empty(device="cpu"), batch), parameters
+    return forward_layers(model.to_empty(device="cpu"), batch), parameters
 
 
 def needs_values(error: RuntimeError) -> bool:
@@ -59,7 +59,8 @@ def needs_values(error: RuntimeError) -> bool:
     return isinstance(error, NotImplementedError) or "meta tensors" in str(error)
 
 
-def _layers(model: nn.Module, batch: Batch) -> list[Layer]:
+def forward_layers(model: nn.Module, batch: Batch) -> list[Layer]:
+    """The layers of one forward pass."""
     with _recorded(model.eval()) as layers, torch.no_grad():
         model(batch)
     return list(layers.values())

@@ -19,7 +19,7 @@ from seqwright.data.text.masked import MASK
 from seqwright.runs.run import Run
 from seqwright.tasks.chat.task import ChatRun
 from seqwright.tasks.classification.task import ClassificationRun
-from seqwright.tasks.denoising.task import DenoisingRun
+from seqwright.tasks.denoising.task import DenoisingRun, reconstructed
 from seqwright.tasks.language.task import LanguageRun, TextRun
 from seqwright.tasks.masked.task import MaskedRun, encode_masks
 from seqwright.tasks.tagging.task import TaggingRun
@@ -104,6 +104,12 @@ def _unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
     return (f"tokens outside the vocabulary, read as <unk>: {count:,}.",) if count else ()
 
 
+def quoted(output: str) -> str:
+    """An output of the model in one line; one of white space alone, which could not be seen, is counted."""
+    words = output.split()
+    return f"“{' '.join(words)}”" if words else f"{len(output):,} characters of white space" if output else "empty"
+
+
 def _text(run: Run, text: str | None) -> str:
     """The text, or the first of the run's validation data."""
     if text is None:
@@ -154,7 +160,7 @@ def _chat(run: ChatRun, text: str, target: str | None, limit: int) -> Example:
     notes: tuple[str, ...] = ()
     if target is None:
         target = run.chat(text).content
-        notes = (f"reply: “{target}”",)
+        notes = (f"reply: {quoted(target)}",)
     prompt = run.turns.prompt((Message("user", text),))
     ids, cut = _fitted([*prompt, *run.tokenizer.encode(target), run.turns.end], run.model.context, limit)
     read = _language_ids(run, ids)
@@ -182,7 +188,7 @@ def _translation(run: TranslationRun, text: str, target: str | None, limit: int)
     if target is None:
         (best,) = run.translate([texts], tag=tag, truncate=True)
         target = best.text
-        notes = (f"target, the output of the search: “{target}”",)
+        notes = (f"target, the output of the search: {quoted(target)}",)
     ids, mask = encode_sources([(texts, tag)], tokenizers.source).padded(np.arange(1), 0)
     size = run.model.context
     source_ids, cut = _fitted(ids[0].tolist(), size, limit)
@@ -203,21 +209,30 @@ def _translation(run: TranslationRun, text: str, target: str | None, limit: int)
 
 
 def _denoising(run: DenoisingRun, text: str, target: str | None, limit: int) -> Example:
-    """A text as source, with `<mask>` where it is noised; the target is the text, unless another is named."""
+    """A text as source, with `<mask>` where it is noised; the target is the text, or of a noised one what the model
+    restores, unless another is named."""
     tokenizer, context = run.tokenizer, run.model.context
     sos, eos = tokenizer.sos, tokenizer.eos
     assert sos is not None
     assert eos is not None
     encoded = [*encode_masks(text, tokenizer), eos] if MASK in text else run.encode_source(text)
     source, cut = _fitted(encoded, context, limit)
-    output, cut_target = _fitted([*tokenizer.encode(text if target is None else target), eos], context, limit)
     ids = torch.tensor([source])
+    read = Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)
+    notes: tuple[str, ...] = ()
+    if target is None and MASK in text:
+        (found,) = reconstructed(run.model, read.to(run.device), tokenizer, run.settings.data)
+        restored = [id for id in found if id != eos]
+        notes = (f"target, the output of the search: {quoted(tokenizer.decode(restored))}",)
+    else:
+        notes = () if target is not None else ("target: the text itself; --target TEXT names another.",)
+        restored = tokenizer.encode(text if target is None else target)
+    output, cut_target = _fitted([*restored, eos], context, limit)
     batch = Batch(
-        source=Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids),
+        source=read,
         input=torch.tensor([[sos, *output[:-1]]]),
         target=torch.tensor([output]),
     )
-    notes = () if target is not None else ("target: the text itself; --target TEXT names another.",)
     return Example(
         text=text,
         batch=batch.to(run.device),

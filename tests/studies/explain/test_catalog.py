@@ -259,6 +259,7 @@ def test_wide_matrices_continue_below_and_long_tables_say_what_is_left_out() -> 
 
 def test_tokens_that_differ_in_white_space_look_different() -> None:
     tokens = ["a", " a", "a ", "\n", "\n ", " ", "  ", "\r\n", "\t", "\u00a0", "\x00", "\u200b", "a b"]
+    tokens += [f"a{chr(code)}b" for code in (0xA0, 0xAD, 0x2003, 0x2009, 0x202F, 0x205F, 0x2060, 0x3000)]
     assert len({visible(token) for token in tokens}) == len(tokens)
     assert [visible(token) for token in tokens[:5]] == ["a", "␣a", "a␣", "↵", "↵␣"]
 
@@ -270,6 +271,28 @@ def test_texts_of_the_user_are_not_scored_against_the_lectures_references() -> N
     short = sw.explain("bleu", on="the cat", set=['references=["the cat"]'])
     assert "0/0 counts as 0" in short.steps[2].prose
     assert "F1 = 0.75" in explained("f1").text()
+
+
+def test_slips_of_the_slides_are_named_beside_the_lectures_numbers_only() -> None:
+    assert any("[0.441, 0.272, 0.201]" in erratum for step in explained("attention").steps for erratum in step.errata)
+    changed = sw.explain("attention", set=["X[1,0]=0.9"])
+    assert not any(step.errata for step in changed.steps)
+
+
+def test_a_text_through_the_layers_of_a_classifier(tmp_path: Path, runs: dict[str, Path]) -> None:
+    (tmp_path / "labels.tsv").write_text("".join(f"good\tthe good cat {n}\nbad\tthe bad dog {n}\n" for n in range(20)))
+    keys = ("training.steps=2", "model.width=8", "model.embedding=6")
+    run = sw.train(labeled=str(tmp_path / "labels.tsv"), model="lstm", set=keys, run=tmp_path / "run")
+    explanation = sw.explain("imdb", run=run, on="the good dog")
+    layers = {row["module"]: row for row in explanation["layers"].as_json()["rows"]}
+    tokens = explanation["ids"].as_json()["columns"]
+    assert layers["embedding"]["output"] == f"1 × {len(tokens)} × 6"
+    assert sum(row["parameters"] for row in layers.values()) == explanation["parameters"].as_json()["values"]
+    classified = run.classify("the good dog")
+    p = dict(zip(explanation["p"].as_json()["columns"], explanation["p"].as_json()["values"], strict=True))
+    assert p[classified.label] == pytest.approx(classified.probabilities[classified.label], abs=1e-5)
+    with pytest.raises(UserError, match="name a neural classifier"):
+        sw.explain("imdb", run=runs["gpt"], on="the cat")
 
 
 def test_the_new_word_of_bpe_is_of_the_text() -> None:

@@ -21,11 +21,13 @@ from seqwright.core.mapped import release, track
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import atomic_directory, read_record, sweep, write_chunks, write_json
+from seqwright.data.text.corpus import Corpus
 from seqwright.data.text.origins import Origin, Origins, Unit
 from seqwright.data.text.stream import CHUNK, Stream
 from seqwright.data.text.suffix_array import Ints, common_prefixes, longest_matches, suffix_array
+from seqwright.text.tokenizer import Tokenizer
 
-FORMAT = 1
+FORMAT = 2
 BLOCK = 1 << 22
 """Ids that are sorted at once: about 350 MB of memory."""
 MAX_BLOCKS = 1 << 10
@@ -52,6 +54,7 @@ class Header:
     dtype: Literal["uint16", "uint32"]
     ids: int
     documents: int
+    """Places: documents, or lines."""
     block: int
     files: list[tuple[str, Unit]]
     records: dict[str, FileRecord]
@@ -80,8 +83,9 @@ class SuffixIndex:
     suffixes: Ints
     """(N,): the suffix array of each block, its starts counted from that of the block."""
     starts: NDArray[np.int64]
-    """(documents,): position of the `<sos>` of each."""
+    """(places,): positions of the `<sos>` of each document, or of each line."""
     origins: Origins
+    """Of the places."""
     block: int
 
     def matches(self, query: Sequence[int] | Ints) -> list[Match]:
@@ -116,11 +120,11 @@ class SuffixIndex:
 
     def origin(self, position: int, lines: LineCounter) -> Origin:
         """File and line of a position."""
-        document = int(np.searchsorted(self.starts, position, side="right")) - 1
-        origin = self.origins[document]
+        place = int(np.searchsorted(self.starts, position, side="right")) - 1
+        origin = self.origins[place]
         if origin.unit != "line":
             return origin
-        passed = lines.before(position) - lines.before(int(self.starts[document]))
+        passed = lines.before(position) - lines.before(int(self.starts[place]))
         return Origin(origin.file, origin.number + passed, origin.unit)
 
     @property
@@ -226,22 +230,56 @@ class _Longest:
         return position + int(self.lengths[position])
 
 
+@dataclass(frozen=True)
+class IndexedText:
+    """A stream of ids to be indexed, and where it comes from."""
+
+    stream: Stream
+    origins: Origins
+    """Of its documents, or of the places at `starts`."""
+    starts: NDArray[np.int64] | None = None
+    """(places,): positions in the stream, ascending; by default those of its documents."""
+
+
+def line_places(corpus: Corpus, stream: Stream, tokenizer: Tokenizer) -> IndexedText:
+    """A corpus with a place for every line, where lines cannot be counted in the ids: a tokenizer of words drops their
+    ends. Tokens that reach across lines leave it with a place for every document."""
+    assert corpus.origins is not None, "training documents come from files"
+    by_document = IndexedText(stream, corpus.origins)
+    if corpus.kind == "line" or any(b"\n" in piece for piece in tokenizer.token_bytes):
+        return by_document
+    lines = [document.split("\n") for document in corpus.documents]
+    counts = np.array(tokenizer.encode_batch(line for each in lines for line in each).lengths, np.int64)
+    firsts = np.cumsum([0, *map(len, lines[:-1])])
+    ends = np.isin(stream.lengths - np.add.reduceat(counts, firsts), (0, 1))  # with <eos>, or without
+    if not ends.all():
+        return by_document
+    document = np.repeat(np.arange(len(lines)), list(map(len, lines)))
+    before = np.cumsum(counts) - counts
+    starts = _starts(stream)[document] + 1 + before - before[firsts][document]
+    starts[firsts] -= 1  # <sos> is of the first line
+    places = corpus.origins.places[document].astype(np.int64)
+    numbered = np.array([unit == "line" for _, unit in corpus.origins.files])  # records keep their number
+    places[:, 1] += (np.arange(len(counts)) - firsts[document]) * numbered[places[:, 0]]
+    return IndexedText(stream, Origins(corpus.origins.files, places.astype(np.int32)), starts)
+
+
 def build_index(
     folder: Path,
-    streams: Sequence[tuple[Stream, Origins]],
+    texts: Sequence[IndexedText],
     corpus: str,
     *,
     progress: Progress = SILENT,
     block: int = BLOCK,
 ) -> None:
     """Writes the index of training streams to a folder, in the memory of one block; it appears when complete."""
-    dtype = max(stream.ids.dtype for stream, _ in streams)
-    total = sum(len(stream.ids) for stream, _ in streams)
+    dtype = max(text.stream.ids.dtype for text in texts)
+    total = sum(len(text.stream.ids) for text in texts)
     block = max(block, -(-total // MAX_BLOCKS))
-    origins = Origins.join([origins for _, origins in streams])
+    origins = Origins.join([text.origins for text in texts])
     sweep(folder)
     with atomic_directory(folder) as temporary:
-        write_chunks(temporary / "ids.bin", _chunks(stream for stream, _ in streams))
+        write_chunks(temporary / "ids.bin", _chunks(text.stream for text in texts))
         ids = np.memmap(temporary / "ids.bin", dtype, mode="r")
         track(ids)
 
@@ -254,7 +292,13 @@ def build_index(
             progress.stage("")
 
         write_chunks(temporary / "suffixes.bin", sorted_blocks())
-        starts = np.concatenate([_starts(stream) + first for stream, first in _with_first(streams)])
+        firsts = np.cumsum([0, *(len(text.stream.ids) for text in texts[:-1])])
+        starts = np.concatenate(
+            [
+                first + (_starts(text.stream) if text.starts is None else text.starts)
+                for first, text in zip(firsts, texts, strict=True)
+            ]
+        )
         if len(starts) != len(origins.places):
             raise UserError("the documents of the training text are not those of its ids; prepare the text again.")
         table = np.concatenate([starts[:, None], origins.places], 1).astype("<i8")
@@ -302,14 +346,6 @@ def _chunks(streams: Iterable[Stream]) -> Iterator[bytes]:
         for first in range(0, len(stream.ids), CHUNK):
             yield stream.ids[first : first + CHUNK].tobytes()
             release()
-
-
-def _with_first(streams: Sequence[tuple[Stream, Origins]]) -> Iterator[tuple[Stream, int]]:
-    """Each stream with the position of its first id."""
-    first = 0
-    for stream, _ in streams:
-        yield stream, first
-        first += len(stream.ids)
 
 
 def _starts(stream: Stream) -> NDArray[np.int64]:

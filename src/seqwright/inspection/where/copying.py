@@ -118,8 +118,12 @@ class Searcher:
         parts = []
         for edge, id in zip(edges.tolist(), [*ids.tolist(), None], strict=True):
             parts.append({1: "⟦", -1: "⟧", 0: ""}[edge].encode())
-            parts.append(b"" if id is None else self.tokenizer.token_bytes[id])
-        return b"".join(parts).decode(errors="replace").strip()
+            parts.append(b"" if id is None else self._surface(id))
+        return b"".join(parts).decode(errors="replace").replace("⟦ ", " ⟦").strip()
+
+    def _surface(self, id: int) -> bytes:
+        """The bytes of a token; an unknown word, which has none, is named."""
+        return b" <unk>" if id == self.tokenizer.unk else self.tokenizer.token_bytes[id]
 
     def lengths(self, texts: Sequence[Ids]) -> list[Ids]:
         """(tokens,) of each text: length of the longest match that each token is part of; special tokens are left out,

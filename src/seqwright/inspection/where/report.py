@@ -13,11 +13,11 @@ from typing import Any
 
 from seqwright.core.storage import write_text
 from seqwright.inspection.figures import chip, detail
-from seqwright.inspection.page import SCRIPT, STYLE
+from seqwright.inspection.page import NOTEBOOK_STYLE, SCRIPT, STYLE
 from seqwright.inspection.where.copying import CopiedText, CopyingStatistics, SearchedText
 from seqwright.reporting.markup import Html, element, join
 from seqwright.studies.explain.explanation import Step
-from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Figure, Table, table, visible
+from seqwright.studies.explain.figures import LINE_WIDTH, Cell, Drawn, Figure, Table, notebook_html, table, visible
 from seqwright.studies.explain.page import stepped_page
 
 SHOWN_CHARACTERS = 48
@@ -141,7 +141,8 @@ class Where:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return element("div", element("h1", self.title), *(step.html(n) for n, step in enumerate(self.steps, 1)))
+        steps = (step.html(n) for n, step in enumerate(self.steps, 1))
+        return notebook_html(element("h3", self.title), *steps, style=NOTEBOOK_STYLE)
 
     def _copying_step(self) -> Step:
         n, copied = self.min_tokens, self.copying
@@ -180,7 +181,7 @@ class Where:
             "Longest matches",
             f"Matches of at least {self.min_tokens} tokens: {len(matches):,}."
             + (" Times: occurrences in the training text, of which one is named." if matches else "")
-            + ("" if matches else " --min-tokens N finds shorter ones.")
+            + ("" if matches or self.min_tokens == 1 else " --min-tokens N finds shorter ones.")
             + (f" The {SHOWN_MATCHES} longest:" if len(matches) > SHOWN_MATCHES else ""),
             figures=figures,
         )

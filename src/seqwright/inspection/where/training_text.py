@@ -13,14 +13,13 @@ from seqwright.core.config import UserError
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.files import MissingFileError
-from seqwright.data.text.corpora import origins_of, read_corpora, to_stream
-from seqwright.data.text.corpus import TextConfig, TextFiles
-from seqwright.data.text.origins import Origins
-from seqwright.data.text.stream import Stream
-from seqwright.data.text.suffix_index import SuffixIndex, build_index, open_index
+from seqwright.data.text.corpora import Readable, origins_of, read_corpora, to_stream
+from seqwright.data.text.corpus import Corpus, TextConfig, TextFiles
+from seqwright.data.text.suffix_index import IndexedText, SuffixIndex, build_index, line_places, open_index
 from seqwright.runs.run import Run
 from seqwright.tasks.base import combined_fingerprint
 from seqwright.tasks.language.task import TextRun
+from seqwright.text.tokenizer import Tokenizer
 
 FOLDER = "where"
 """Folder of a run that holds the index."""
@@ -79,7 +78,7 @@ def _build(run: TextRun, corpus: str, progress: Progress) -> None:
     data = run.settings.data
     refitted = [replace(data, split=None, refit=False)] if isinstance(data, TextConfig) and data.refit else []
     for tried in (*refitted, data):  # a refitted model has seen the held-out text, too
-        streams, fingerprint = _training_streams(run, tried)
+        texts, fingerprint = _training_texts(run, tried)
         if fingerprint == corpus:
             break
     else:
@@ -87,18 +86,26 @@ def _build(run: TextRun, corpus: str, progress: Progress) -> None:
             f"the files in data.train of {run.path} have changed since it was trained; put those it was trained on back"
             " to search them."
         )
-    total = sum(len(stream.ids) for stream, _ in streams)
+    total = sum(len(text.stream.ids) for text in texts)
     progress.note(f"indexing the {total:,} tokens of the training text, once.")
-    build_index(run.path / FOLDER, streams, corpus, progress=progress)
+    build_index(run.path / FOLDER, texts, corpus, progress=progress)
 
 
-def _training_streams(run: TextRun, data: TextFiles) -> tuple[list[tuple[Stream, Origins]], str]:
-    """Ids and documents of the training text, and the fingerprint of the data."""
+def _training_texts(run: TextRun, data: TextFiles) -> tuple[list[IndexedText], str]:
+    """Ids of the training text with their places, and the fingerprint of the data."""
     try:
         corpora = read_corpora(data, run.documents)
     except MissingFileError as error:
         raise UserError(f"the training text of {run.path} was moved: {error} Put it back to search it.") from error
-    train = [(to_stream(readable, run.tokenizer), origins_of(readable)) for readable in corpora.train]
+    train = [_indexed(readable, run.tokenizer) for readable in corpora.train]
     valid = [] if corpora.valid is None else [to_stream(corpora.valid, run.tokenizer)]
-    streams = [*(stream for stream, _ in train), *valid]
+    streams = [*(text.stream for text in train), *valid]
     return train, combined_fingerprint(*(stream.fingerprint for stream in streams))
+
+
+def _indexed(corpus: Readable, tokenizer: Tokenizer) -> IndexedText:
+    """A corpus with the places of its lines; of a prepared one, whose text is not at hand, those of its documents."""
+    stream = to_stream(corpus, tokenizer)
+    if isinstance(corpus, Corpus):
+        return line_places(corpus, stream, tokenizer)
+    return IndexedText(stream, origins_of(corpus))

@@ -53,7 +53,9 @@ TOPICS = {
         "gradients:gradients",
         run="neural language model",
     ),
-    "imdb": Topic("Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb"),
+    "imdb": Topic(
+        "Five classifiers of film reviews: shapes and parameters, layer by layer.", "imdb:imdb", run="neural classifier"
+    ),
     "seq2seq": Topic("Encoder, decoder and teacher forcing.", "seq2seq:seq2seq", run="translator"),
     "search": Topic(
         "Greedy, beam and exhaustive search on one tree.", "search:search", run="language model, translator"
@@ -109,7 +111,7 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
         assert "text" in {f.name for f in fields(options_class)}
         options = replace(options, text=on)
     explanation = function(options) if run is None else function(options, run)
-    if on is not None:  # slips of the slides concern the lectures' examples
+    if on is not None or run is not None or overrides:  # slips of the slides concern the lectures' numbers
         explanation = replace(explanation, steps=[replace(step, errata=()) for step in explanation.steps])
     return replace(explanation, settings=settings(options, run=run is not None))
 

@@ -28,7 +28,18 @@ MAX_ROWS = 60
 """Rows of a table, and of a matrix; the number of those left out is shown."""
 MAX_COLUMNS = 128
 SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡", 0x0A: "↵", 0x09: "⇥", 0xA0: "⍽"}
-SYMBOLS |= {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), 0x200B, *range(0x2028, 0x202F), 0x3000, 0xFEFF)}
+HIDDEN = (
+    *range(0x80, 0xA0),
+    0xAD,
+    0x1680,
+    *range(0x2000, 0x200C),
+    *range(0x2028, 0x2030),
+    0x205F,
+    0x2060,
+    0x3000,
+    0xFEFF,
+)
+SYMBOLS |= {code: f"\\u{code:04x}" for code in HIDDEN}
 """What is shown in place of white space and control characters, which tokens of bytes and characters may be."""
 
 NOTEBOOK_STYLE = """
@@ -280,9 +291,9 @@ class Tree(Displayed):
         return element("figure", caption, _scrollable(_tree_html(self.branches), self.name))
 
 
-def notebook_html(*content: Html) -> Html:
-    """HTML for the cell of a notebook, styled like the pages, in the colors of the notebook."""
-    return element("div", element("style", Html(NOTEBOOK_STYLE)), *content, class_="seqwright")
+def notebook_html(*content: Html, style: str = "") -> Html:
+    """HTML for the cell of a notebook, styled like the pages, in the colors of the notebook; `style` is added."""
+    return element("div", element("style", Html(NOTEBOOK_STYLE + style)), *content, class_="seqwright")
 
 
 def number(value: float | int) -> str:

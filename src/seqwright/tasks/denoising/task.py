@@ -74,19 +74,15 @@ class DenoisingTask(TextTask):
         """Greedy reconstructions of rows of the validation text."""
         stream = (self.streams[0] if self.valid is None else self.valid).first(SHOWN * self.settings.data.length)
         batch = noised_rows(stream, self.tokenizer, self.settings, fixed=True).batch(0)
-        options = SearchOptions(kind="greedy", max_tokens=self.settings.data.length)
         few = batch.source.select(torch.arange(min(SHOWN, batch.rows)))
-        sos, eos = self.tokenizer.sos, self.tokenizer.eos
-        # Sentinels stand in the targets of span corruption, so they may be generated.
-        banned = self.tokenizer.never_generated(eos, allowed=self.special_tokens)
-        found = search(model, few.to(device), options, sos=sos, eos=eos, banned=banned)
+        found = reconstructed(model, few.to(device), self.tokenizer, self.settings.data)
         return [
             {
                 "prompt": self._tokens(few, row),
-                "text": " ".join(self.tokenizer.tokens(best.ids)),
+                "text": " ".join(self.tokenizer.tokens(ids)),
                 "reference": " ".join(self.tokenizer.tokens(batch.target[row][batch.target[row] >= 0].tolist())),
             }
-            for row, (best, *_) in enumerate(found)
+            for row, ids in enumerate(found)
         ]
 
     def show(self, batch: Batch) -> str:
@@ -117,6 +113,17 @@ class DenoisingRun(TextRun):
         """Likelihood of the targets of files, or of the validation text of the run."""
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))
         return evaluate(self.model, self.codec, self.stream(on), settings, device=self.device, progress=progress)
+
+
+def reconstructed(
+    model: Autoregressive, source: Source, tokenizer: Tokenizer, data: DenoisingConfig
+) -> list[list[int]]:
+    """Ids of the greedy reconstruction of each noised source."""
+    options = SearchOptions(kind="greedy", max_tokens=data.length)
+    # Sentinels stand in the targets of span corruption, so they may be generated.
+    banned = tokenizer.never_generated(tokenizer.eos, allowed=data.special_tokens)
+    found = search(model, source, options, sos=tokenizer.sos, eos=tokenizer.eos, banned=banned)
+    return [list(best.ids) for best, *_ in found]
 
 
 def noised_rows(stream: Stream, tokenizer: Tokenizer, settings: Settings, *, fixed: bool = False) -> DenoisingRows:
