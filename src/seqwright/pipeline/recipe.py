@@ -22,7 +22,7 @@ from seqwright.core.config import (
 )
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
 from seqwright.data.catalog import DATASETS
-from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, resolve
+from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, is_remote, resolve
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
 from seqwright.pipeline.shipped import SHIPPED, find
@@ -251,7 +251,7 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
 
 
 def _settle(name: str, base: Path | None) -> str:
-    if is_embedded(name):
+    if is_embedded(name) or is_remote(name):
         return name
     path = resolve(name, base).resolve()
     root = os.environ.get(DATA_ROOT)
