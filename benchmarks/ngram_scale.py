@@ -24,7 +24,8 @@ import numpy as np
 
 from seqwright.core.storage import save_tensors, write_json
 from seqwright.data.text.corpus import read_corpus
-from seqwright.data.text.prepare import open_prepared, prepare, train_tokenizer
+from seqwright.data.text.prepare import prepare, train_tokenizer
+from seqwright.data.text.prepared import open_prepared
 from seqwright.data.text.stream import make_stream
 from seqwright.models.ngram.model import NGram, NGramConfig
 from seqwright.text.tokenizer import Tokenizer

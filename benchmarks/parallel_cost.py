@@ -3,7 +3,8 @@
     python benchmarks/parallel_cost.py [--device cuda] [--sizes 124m 355m] [--rounds 6]
 
 A group of one process communicates nothing, so what is left is the cost of wrapping: buckets of gradients (DDP), and
-gathering, casting and freeing the weights of every block (FSDP2). On a GPU by NCCL, elsewhere by gloo. Steps are run
+gathering, casting and freeing the weights of every block (FSDP2), whose model is filled block by block, as in training.
+The losses of the first step must agree. On a GPU by NCCL, elsewhere by gloo. Steps are run
 kernel by kernel, as those of several ranks are; the last line is a plain step captured as a CUDA graph. Exits with an
 error where wrapping costs more than `--most` percent of a size. What FSDP2 does on the host for each parameter does not
 depend on its size: a small model shows it, a larger one hides it behind the GPU's work.
@@ -29,6 +30,7 @@ from seqwright.core.batch import Batch, Vocabulary
 from seqwright.core.ranks import SINGLE
 from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
+from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
 from seqwright.training.optimizer import optimizer
 from seqwright.training.parallel import DataParallel, FullySharded, SingleProcess
@@ -53,15 +55,15 @@ def gpt(given: argparse.Namespace) -> nn.Module:
 def update(kind: str, model: nn.Module, given: argparse.Namespace, device: torch.device) -> Update:
     """One optimizer step, as `seqwright train` takes it on one rank."""
     config = TrainingConfig(precision=given.precision, compile="cudagraphs" if kind == "captured" else "off")
-    model = copy.deepcopy(model).to(device).train()
+    meta = MetaWeights(model, SINGLE, device) if kind == "fsdp" else None
+    model = (copy.deepcopy(model).to(device) if meta is None else meta.model).train()
     objective = Objective(model)  # type: ignore[arg-type]
     wrapped = SingleProcess(objective)
     if kind == "ddp":
         wrapped = DataParallel(objective, SINGLE)
     elif kind == "fsdp":
         blocks, bf16 = machine.transformer_blocks(objective), given.precision == "bf16"
-        wrapped = FullySharded(objective, blocks, SINGLE, on=device, bf16=bf16, cpu_offload=False)
-        wrapped.unsharded = None
+        wrapped = FullySharded(objective, blocks, SINGLE, on=device, bf16=bf16, cpu_offload=False, meta=meta)
     return Update(wrapped, optimizer(model, config), config, device)
 
 
@@ -93,12 +95,15 @@ def measured(given: argparse.Namespace, device: torch.device) -> float:
     ids = torch.randint(5, given.vocabulary, (given.rows, given.context + 1))
     batch = Batch.of_text(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    losses: dict[str, float] = {}
     for turn in range(given.rounds + 1):
         for kind, step in updates.items():
             machine.synchronize(device)
             start = time.perf_counter()
             for number in range(given.steps):
-                step(batch, None, number)
+                loss, _, _ = step(batch, None, number)
+                if kind not in losses:
+                    losses[kind] = float(loss) / batch.count
             machine.synchronize(device)
             if turn:  # the first round warms up
                 seconds[kind].append((time.perf_counter() - start) / given.steps)
@@ -115,11 +120,10 @@ def measured(given: argparse.Namespace, device: torch.device) -> float:
     for kind in kinds:
         change = "" if kind == "plain" else f"{cost[kind]:+.1f} %"
         print(f"| {kind} | {1000 * statistics.median(seconds[kind]):.1f} | {change} |")
-    print(
-        json.dumps(
-            {"device": name, "cost_percent": cost, "seconds": {k: statistics.median(v) for k, v in seconds.items()}}
-        )
-    )
+    medians = {kind: statistics.median(of_kind) for kind, of_kind in seconds.items()}
+    print(json.dumps({"device": name, "cost_percent": cost, "seconds": medians, "first_loss": losses}))
+    if max(losses.values()) - min(losses.values()) > 1e-3 * losses["plain"]:
+        sys.exit("the first losses differ.")
     return max(cost["ddp"], cost["fsdp"])
 
 

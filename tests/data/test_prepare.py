@@ -21,7 +21,8 @@ from seqwright.core.progress import Progress
 from seqwright.data.text import prepare as module
 from seqwright.data.text.blocks import Blocks, blocks
 from seqwright.data.text.corpus import Document, read_corpus
-from seqwright.data.text.prepare import open_prepared, prepare, train_tokenizer, verify
+from seqwright.data.text.prepare import prepare, train_tokenizer
+from seqwright.data.text.prepared import open_prepared, verify
 from seqwright.data.text.stream import make_stream
 from seqwright.text.trainers import TokenizerConfig, train
 

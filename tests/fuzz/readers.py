@@ -27,7 +27,8 @@ from seqwright.data.parallel.pairs import PairsConfig, read_pairs
 from seqwright.data.tagged.corpus import TaggedConfig, read_tagged
 from seqwright.data.text.corpora import to_stream
 from seqwright.data.text.corpus import read_corpus
-from seqwright.data.text.prepare import open_prepared, prepare
+from seqwright.data.text.prepare import prepare
+from seqwright.data.text.prepared import open_prepared
 from seqwright.data.text.suffix_index import IndexedText, build_index, open_index
 from seqwright.inspection.where.copying import Searcher
 from seqwright.interop.arpa import export_arpa

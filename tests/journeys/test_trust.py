@@ -418,9 +418,13 @@ def test_a_received_run_reads_no_file_that_its_user_has_not_named(
     assert seqwright(*more, "--trust").status == 0
     assert seqwright("train", "--run", trained).status == 0
     recipe = received / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace(outside, "$SEQWRIGHT_DATA/../../../../../../etc/passwd"))
-    RunDirectory(received).seal()
-    assert seqwright(*more).status == 2
+    text = recipe.read_text()
+    for name in ("$SEQWRIGHT_DATA/../../../../../../etc/passwd", "s3://bucket/prepared"):
+        recipe.write_text(text.replace(outside, name))
+        RunDirectory(received).seal()
+        for command in (more, ("evaluate", received)):
+            result = seqwright(*command)
+            assert (result.status, "--trust" in result.err) == (2, True)
 
 
 def test_a_certificate_holds_for_the_checked_model_only(seqwright: Command, run_copy: Path) -> None:

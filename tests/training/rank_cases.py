@@ -154,6 +154,7 @@ def save(folder: Path, name: str, trainer: Trainer, store: MemoryStore) -> None:
     groups, progress = store.saved[step]
     for group, tensors in groups.items():
         save_tensors(folder / f"{name}.{group}.safetensors", tensors)
+    save_tensors(folder / f"{name}.early.safetensors", store.saved[min(store.saved)][0]["model"])
     write_json(folder / f"{name}.json", {"records": store.records, "progress": progress, "step": step})
 
 

@@ -81,6 +81,8 @@ def test_two_ranks_equal_one_process(name: str, results: Path) -> None:
     for group, tensors in groups.items():
         ours = load_tensors(results / f"{name}.{group}.safetensors")[0]
         assert_close(ours, tensors, rtol=0, atol=1e-9)
+    early = load_tensors(results / f"{name}.early.safetensors")[0]  # kept in memory while training continued
+    assert_close(early, one.saved[min(one.saved)][0]["model"], rtol=0, atol=1e-9)
     skipped = {"seconds", "tokens_per_second"}
     assert len(ranks["records"]) == len(one.records)
     for ours, theirs in zip(ranks["records"], one.records, strict=True):

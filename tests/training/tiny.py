@@ -80,12 +80,12 @@ class MemoryStore:
         self.records.append(record)
 
     def save(self, step: int, gather: Gather, progress: dict[str, Any], kept: list[int]) -> None:
-        copied = {}
+        saved = {}
         for name, group in gather().items():
-            if isinstance(group, StreamedTensors):
-                group = {key: group.read(key) for key in group.names}
-            copied[name] = {key: value.detach().clone() for key, value in group.items()}
-        self.saved[step] = copied, json.loads(json.dumps(progress))
+            if isinstance(group, StreamedTensors):  # written while steps wait
+                group = {key: group.read(key).clone() for key in group.names}
+            saved[name] = group  # written while training continues: later steps must not change it
+        self.saved[step] = saved, json.loads(json.dumps(progress))
         for old in [old for old in self.saved if old > step]:
             del self.saved[old]
 

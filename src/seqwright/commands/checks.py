@@ -37,7 +37,7 @@ def existing_runs(context: click.Context, parameter: click.Parameter, value: tup
 def existing_files(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
     """click callback: data files, folders or patterns, relative to the working directory or the data root; "-" of --on
     is standard input."""
-    from seqwright.data.files import resolve
+    from seqwright.data.files import is_remote, resolve
     from seqwright.data.samples.text import is_embedded
 
     if parameter.name == "on" and isinstance(value, tuple):
@@ -45,7 +45,11 @@ def existing_files(context: click.Context, parameter: click.Parameter, value: Pa
     for name in _each(value):
         if parameter.name != "on" and (name == "-" or Path(name).is_fifo()):
             raise UserError(f"--{parameter.name} {name}: training reads its data several times. Save it to a file.")
-        if not is_embedded(name):
+        if is_remote(name) and parameter.name in ("text", "valid"):
+            from seqwright.data.text.streamed import remote_folder
+
+            remote_folder(name)
+        elif not is_embedded(name):
             resolve(name)
     return value
 

@@ -33,13 +33,13 @@ def command(context: click.Context, as_json: bool) -> None:
 def verify(names: Sequence[str], as_json: bool) -> None:
     """Verify checksums of the named data sets, of prepared folders, or (without names) of all files present."""
     from seqwright.data import catalog
-    from seqwright.data.text import prepare
+    from seqwright.data.text import prepared
 
     compared = wrong = 0
     for name in names or catalog.DATASETS:
         folder = Path(name)
-        if prepare.is_prepared(folder):
-            states = [("ids.bin", "verified" if prepare.verify(folder) else "differs")]
+        if prepared.is_prepared(folder):
+            states = [("ids.bin", "verified" if prepared.verify(folder) else "differs")]
         else:
             states = list(catalog.file_states(name, catalog.data_root(), verify=True))
         if not names:  # data sets that were never downloaded are not a failure
@@ -88,6 +88,13 @@ def audit(files: Sequence[str], against: Sequence[str], document: Any, as_json: 
 )
 @COLUMNS
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Worker processes that tokenize.")
+@click.option(
+    "--shard-bytes",
+    default=64 << 20,
+    show_default=True,
+    type=click.IntRange(4),
+    help="Bytes that training fetches at a time where the folder is at a URL.",
+)
 @click.option("--skip-unreadable", is_flag=True, help="Skip files that cannot be read, and name them.")
 @DOCUMENT
 @SET
@@ -98,6 +105,7 @@ def prepare(
     tokenizer: str | None,
     columns: tuple[str, ...],
     workers: int,
+    shard_bytes: int,
     skip_unreadable: bool,
     document: Any,
     overrides: tuple[str, ...],
@@ -120,8 +128,9 @@ def prepare(
     from seqwright.data.columnar import MissingExtraError
     from seqwright.data.files import COLUMNAR, COMPRESSED, TEXTS, expand, is_remote, resolve
     from seqwright.data.remote import RemoteFile, remote_files
-    from seqwright.data.text.prepare import check_inputs, read_index, train_tokenizer
+    from seqwright.data.text.prepare import check_inputs, train_tokenizer
     from seqwright.data.text.prepare import prepare as encode
+    from seqwright.data.text.prepared import read_index
     from seqwright.reporting.progress import StreamProgress
     from seqwright.text.importing import import_tokenizer
     from seqwright.text.trainers import TokenizerConfig
@@ -168,6 +177,7 @@ def prepare(
             document=document,
             columns=text_columns,
             workers=workers,
+            shard=shard_bytes,
             skipped=skipped,
             progress=progress,
         )

@@ -18,10 +18,11 @@ DEFAULTS = {
     "SEQWRIGHT_MAX_BUFFER_BYTES": 1 << 29,
     "SEQWRIGHT_MAX_PARAMETER_TENSORS": 10_000,
     "SEQWRIGHT_JOIN_SECONDS": 300,
+    "SEQWRIGHT_SHARD_CACHE_BYTES": 8 << 30,
 }
 """Bytes of a JSON or TOML file; token ids; pixels of one image; bytes of one decompressed file or line; bytes of the
 tables that a model computes (sinusoids, rotations); parameter tensors of a model to train; seconds that a rank
-waits for the others to join."""
+waits for the others to join; bytes of the cache of streamed shards."""
 
 
 def limit(name: str) -> int:

@@ -89,7 +89,7 @@ def read_record(path: Path, cls: type[T], *, extensible: bool = False) -> T:
     return to_record(read_json(path), cls, path, extensible=extensible)
 
 
-def to_record(value: Any, cls: type[T], path: Path, *, extensible: bool = False) -> T:
+def to_record(value: Any, cls: type[T], path: Path | str, *, extensible: bool = False) -> T:
     """JSON values of `path` as an instance of a dataclass; a wrong, missing or unknown key is a UserError."""
     loader = ConfigLoader("", noun="it")
     if not isinstance(value, Mapping):

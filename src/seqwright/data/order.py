@@ -10,6 +10,9 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
+WITHIN_BLOCK = 9
+"""Purpose of the random bits that shuffle a block (`bit_generator`)."""
+
 
 @functools.lru_cache(maxsize=16)
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
@@ -18,6 +21,44 @@ def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     order = np.argsort(bit_generator(seed, epoch, 0).random_raw(count), kind="stable")
     order.setflags(write=False)
     return order
+
+
+def shuffled_blocks(seed: int, epoch: int, count: int, block: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The items at these indices of an order of 0 … count - 1 for this epoch: blocks of `block` consecutive items in
+    random order, and the items of each in random order."""
+    if block >= count:
+        return permutation(seed, epoch, count)[indices]
+    order, ends = _block_order(seed, epoch, count, block)
+    slots = np.searchsorted(ends, indices, side="right")
+    items = np.empty_like(indices)
+    for slot in np.unique(slots).tolist():
+        here, first = slots == slot, order[slot] * block
+        within = _within_block(seed, epoch, int(order[slot]), min(block, count - int(first)))
+        items[here] = first + within[indices[here] - (ends[slot] - len(within))]
+    return items
+
+
+def next_blocks(seed: int, epoch: int, count: int, block: int, index: int) -> list[tuple[int, int]]:
+    """First and last item of the block that an index is in, and of the one after it, by the order of
+    `shuffled_blocks`."""
+    order, ends = _block_order(seed, epoch, count, block)
+    slot = int(np.searchsorted(ends, index, side="right"))
+    following = order[slot + 1] if slot + 1 < len(order) else _block_order(seed, epoch + 1, count, block)[0][0]
+    return [(int(number) * block, min(count, (int(number) + 1) * block)) for number in (order[slot], following)]
+
+
+@functools.lru_cache(maxsize=16)
+def _block_order(seed: int, epoch: int, count: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The blocks in their order, and where each ends in it."""
+    order = permutation(seed, epoch, -(-count // block))
+    return order, np.minimum(block, count - order * block).cumsum()
+
+
+@functools.lru_cache(maxsize=16)
+def _within_block(seed: int, epoch: int, number: int, count: int) -> NDArray[np.int64]:
+    """A permutation of the items of a block."""
+    bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, WITHIN_BLOCK, number]))
+    return np.argsort(bits.random_raw(count), kind="stable")
 
 
 def randint(seed: int, epoch: int, low: int, high: int) -> int:

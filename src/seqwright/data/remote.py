@@ -1,4 +1,4 @@
-"""Copies of remote files (fsspec: s3://, gs://, hf://, https://) in the cache folder, for `seqwright data prepare`."""
+"""Remote files (fsspec: s3://, gs://, hf://, https://), and copies of them in the cache folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RemoteFile:
 
     def copy(self) -> None:
         """Copies the file, unless there is a copy of its size."""
-        with _read_errors(self.url):
+        with read_errors(self.url):
             if not (self.path.exists() and self.path.stat().st_size == self.files.size(self.name)):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 write_chunks(self.path, _chunks(self.files, self.name))
@@ -38,17 +38,24 @@ class RemoteFile:
 
 def remote_files(url: str, cache: Path) -> list[RemoteFile]:
     """The file, files or folder of a URL, in the order of their names; nothing is copied yet."""
-    fsspec = extra_module("fsspec.core", f"reading {url}")
-    with _read_errors(url):
-        files, path = fsspec.url_to_fs(url)
+    files, path = file_system(url)
+    with read_errors(url):
         names = _names(files, path)
         if not names:
             raise FileNotFoundError("there is no such file")
         return [RemoteFile(url, files, name, cache / _key(url, name) / _file_name(name)) for name in names]
 
 
+def file_system(url: str) -> tuple[Any, str]:
+    """The file system of fsspec for a URL, and its path there."""
+    fsspec = extra_module("fsspec.core", f"reading {url}")
+    with read_errors(url):
+        files, path = fsspec.url_to_fs(url)
+        return files, str(path)
+
+
 @contextmanager
-def _read_errors(url: str) -> Iterator[None]:
+def read_errors(url: str) -> Iterator[None]:
     """Turns errors of a file system into a UserError that names the URL."""
     try:
         yield

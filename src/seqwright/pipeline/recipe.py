@@ -25,7 +25,7 @@ from seqwright.core.notebook import html_text
 from seqwright.core.printable import quantity
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
 from seqwright.data.catalog import DATASETS
-from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, resolve
+from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, is_remote, resolve
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
 from seqwright.pipeline.shipped import SHIPPED, find
@@ -272,7 +272,7 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
 
 
 def _settle(name: str, base: Path | None, *, needed: bool = True) -> str:
-    if is_embedded(name):
+    if is_embedded(name) or is_remote(name):
         return name
     try:
         path = resolve(name, base).resolve()

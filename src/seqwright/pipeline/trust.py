@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError
-from seqwright.data.files import DATA_ROOT, UNDER_ROOT, UNTRUSTED, as_list
+from seqwright.data.files import DATA_ROOT, UNDER_ROOT, UNTRUSTED, as_list, is_remote
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory
@@ -57,6 +57,9 @@ def _untrusted(settings: Recipe, directory: RunDirectory) -> Iterator[tuple[str,
 def _outside(section: str, key: str, names: list[str], folders: list[Path]) -> Iterator[tuple[str, str, str]]:
     root = Path(os.environ.get(DATA_ROOT, ""))
     for name in names:
+        if is_remote(name):  # requests that the user did not make
+            yield section, key, name
+            continue
         path = root / name.removeprefix(UNDER_ROOT) if name.startswith(UNDER_ROOT) else Path(name).expanduser()
         if not is_embedded(name) and not any(path.resolve().is_relative_to(folder) for folder in folders):
             yield section, key, name

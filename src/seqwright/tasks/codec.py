@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 from seqwright.core.config import UserError
+from seqwright.core.native import cache_folder
 from seqwright.core.progress import Progress
 from seqwright.core.storage import write_text
-from seqwright.data.files import resolve
+from seqwright.data.files import is_remote, resolve
+from seqwright.data.remote import remote_files
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Codec
 from seqwright.tasks.base import Settings
@@ -66,4 +68,10 @@ def learn_tokenizer(
 
 def train_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:
     """The tokenizer of `tokenizer.file`, resolved like data; without one, trained on these texts."""
-    return train(config if config.file is None else replace(config, file=str(resolve(config.file))), texts)
+    if config.file is None:
+        return train(config, texts)
+    if not is_remote(config.file):
+        return train(replace(config, file=str(resolve(config.file))), texts)
+    remote = remote_files(config.file, cache_folder() / "remote")[0]
+    remote.copy()
+    return train(replace(config, file=str(remote.path)), texts)

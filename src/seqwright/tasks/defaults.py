@@ -8,7 +8,7 @@ from typing import Any
 
 from seqwright.data.files import COMPRESSED, expand, read_text, resolve
 from seqwright.data.samples.text import embedded_text, is_embedded
-from seqwright.data.text.prepare import is_prepared, read_index
+from seqwright.data.text.corpora import prepared_index
 from seqwright.training import machine
 
 KILO, MEGA = 1_000, 1_000_000
@@ -78,8 +78,8 @@ def bytes_of(file: str) -> int:
     """The size of a text, a folder of texts, or a prepared corpus."""
     if is_embedded(file):
         return len(embedded_text(file))
-    if is_prepared(resolve(file)):
-        return read_index(resolve(file)).bytes
+    if (index := prepared_index(file)) is not None:
+        return index.bytes
     # Compressed text must be opened to know its size; plain text need not be.
     return sum(
         len(read_text(path, "replace")[0]) if path.suffix in COMPRESSED else path.stat().st_size

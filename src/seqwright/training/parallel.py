@@ -21,7 +21,7 @@ from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.state import State
 from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
-from seqwright.training.sharded_tensors import full, host_copy, is_sharded, placed_like
+from seqwright.training.sharded_tensors import full, full_copy, host_copy, placed_like
 from seqwright.training.tensor_parallel import TensorParallel
 from seqwright.training.weights import load_weights, weights
 
@@ -211,10 +211,10 @@ class FullySharded(SingleProcess):
 
     def _gathered(self, name: str, tensor: Tensor) -> Tensor | None:
         """A plain copy on the host of rank 0, None on the others. A collective."""
-        plain = full(tensor.detach())
         if not self.ranks.first:
+            full(tensor.detach())
             return None
-        plain = plain.cpu() if is_sharded(tensor) else host_copy(plain)
+        plain = full_copy(tensor)
         return (self.split.plain(name, plain) if self.split else plain).contiguous()
 
     def placed(self, tensor: Tensor, like: Tensor, name: str) -> Tensor:

@@ -29,6 +29,14 @@ def full(tensor: Tensor) -> Tensor:
     return cast(Tensor, cast(Any, tensor).full_tensor()) if is_sharded(tensor) else tensor
 
 
+def full_copy(tensor: Tensor) -> Tensor:
+    """A copy in host memory of the plain tensor of all shards. A collective."""
+    plain = full(tensor.detach())
+    # What was gathered is new memory, unless a mesh of one rank had nothing to gather.
+    gathered = is_sharded(tensor) and plain.data_ptr() != cast(Any, tensor).to_local().data_ptr()
+    return plain.cpu() if gathered else host_copy(plain)
+
+
 def by_mesh(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
     """The tensors in lists of one device mesh each: foreach and fused kernels take no others together."""
     groups: dict[Any, list[Tensor]] = {}

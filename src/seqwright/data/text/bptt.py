@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import Batch
 from seqwright.data.order import randint, uniform
 from seqwright.data.text.stream import Stream, to_batch
+from seqwright.data.text.streamed import StreamedIds
 
 HALF_SHARE = 0.05
 """Share of steps of half the length, with random lengths."""
@@ -44,6 +45,10 @@ class BPTTRows:
         epoch, number = divmod(step, self.steps_per_epoch)
         shift = randint(self.seed, epoch, 0, self.stream.positions - 1) if self.shift else 0
         inside = self._span(epoch, number)  # (T,)
+        if isinstance(self.stream.ids, StreamedIds):  # where each row reads now, and then the shard after it
+            now = (shift + self.starts + int(inside[0])) % self.stream.positions
+            further = (now + self.stream.ids.per_shard) % self.stream.positions
+            self.stream.ids.fetch_ahead((int(at), int(at) + 1) for at in np.concatenate([now, further]))
         positions = (shift + self.starts[:, None] + inside) % self.stream.positions  # (B, T)
         return to_batch(*self.stream.gather(positions, inside < self.lengths[:, None]))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from seqwright.core.config import UserError
-from seqwright.data.files import as_list, expand, resolve
+from seqwright.data.files import as_list, expand, is_remote, resolve
 from seqwright.data.records import RECORD_SUFFIXES, holds_records
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.text.blocks import blocks
@@ -27,12 +27,13 @@ from seqwright.data.text.corpus import (
     split,
 )
 from seqwright.data.text.origins import Origins
-from seqwright.data.text.prepare import Index, is_prepared, open_prepared, read_index
+from seqwright.data.text.prepared import Index, is_prepared, open_prepared, read_index
 from seqwright.data.text.stream import Stream, make_stream
+from seqwright.data.text.streamed import RemoteFolder, remote_folder
 from seqwright.text.tokenizer import Tokenizer
 
-Readable = Corpus | Path
-"""Documents in memory, or the folder of a prepared corpus."""
+Readable = Corpus | Path | RemoteFolder
+"""Documents in memory, or the folder of a prepared corpus, here or at a URL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +84,17 @@ def read_corpora(config: TextFiles, kind: Document, *, base: Path | None = None)
     return Corpora(names=[", ".join(group) for group in groups], train=train, valid=valid)
 
 
-def to_stream(corpus: Readable, tokenizer: Tokenizer) -> Stream:
-    """The stream of ids of a corpus."""
+def prepared_index(name: str) -> Index | None:
+    """The index of a prepared folder, by path or URL; None of other files."""
+    if is_remote(name):
+        return remote_folder(name).index
+    return None if is_embedded(name) or not is_prepared(resolve(name)) else read_index(resolve(name))
+
+
+def to_stream(corpus: Readable, tokenizer: Tokenizer, *, streamed: bool = False) -> Stream:
+    """The stream of ids of a corpus; `streamed`: ids at a URL are fetched while they are read, else all at once."""
+    if isinstance(corpus, RemoteFolder):
+        return corpus.stream(tokenizer, whole=not streamed)
     return make_stream(corpus, tokenizer) if isinstance(corpus, Corpus) else open_prepared(corpus, tokenizer)
 
 
@@ -94,6 +104,8 @@ def origins_of(corpus: Readable) -> Origins:
     if isinstance(corpus, Corpus):
         assert corpus.origins is not None, "training documents come from files"
         return corpus.origins
+    if isinstance(corpus, RemoteFolder):
+        return Origins.of_file(str(corpus), np.arange(1, corpus.index.documents + 1), "document")
     index = read_index(corpus)
     with suppress(UserError):  # moved, or no longer readable
         origins = Origins.join([_file_origins(Path(file), index) for file in index.files])
@@ -148,24 +160,30 @@ def _refuse_unused_columns(config: TextFiles, base: Path | None) -> None:
     if not config.columns:
         return
     names = (*as_list(config.train), *as_list(config.valid))
-    paths = [resolve(name, base) for name in names if not is_embedded(name)]
+    paths = [resolve(name, base) for name in names if not (is_embedded(name) or is_remote(name))]
     if not any(holds_records(file) for path in paths if not is_prepared(path) for file in expand(path)[0]):
         raise UserError(
             f"data.columns is for files that end in {', '.join(RECORD_SUFFIXES)}; none of these does. Leave it out."
         )
 
 
-def _prepared(name: str, base: Path | None, kind: Document) -> Path | None:
+def _prepared(name: str, base: Path | None, kind: Document) -> Path | RemoteFolder | None:
     """The folder of a prepared corpus, if the name is one; its document kind must match the recipe's."""
-    path = None if is_embedded(name) else resolve(name, base)
-    if path is None or not is_prepared(path):
-        return None
-    if (prepared := read_index(path).document) != kind:
+    folder: Path | RemoteFolder
+    if is_remote(name):
+        folder = remote_folder(name)
+        prepared = folder.index.document
+    else:
+        path = None if is_embedded(name) else resolve(name, base)
+        if path is None or not is_prepared(path):
+            return None
+        folder, prepared = path, read_index(path).document
+    if prepared != kind:
         raise UserError(
-            f"{path} was prepared with documents of the kind '{prepared}', but here a document is a {kind};"
+            f"{folder} was prepared with documents of the kind '{prepared}', but here a document is a {kind};"
             f' set data.document = "{prepared}".'
         )
-    return path
+    return folder
 
 
 def _digest(document: str) -> bytes:

@@ -48,8 +48,9 @@ class TextFiles:
     """Kind of examples."""
     train: tuple[str, ...] | str = ()
     """Training files, folders or glob patterns (text, Markdown, .jsonl, .csv, .tsv; plain, .gz or .xz), or folders of
-    `seqwright data prepare`. Relative paths are searched beside the recipe, then under the data root SEQWRIGHT_DATA;
-    "$SEQWRIGHT_DATA/…" under the data root only."""
+    `seqwright data prepare`, also at a URL (s3://, gs://, hf://, https://), from where they are streamed. Relative
+    paths are searched beside the recipe, then under the data root SEQWRIGHT_DATA; "$SEQWRIGHT_DATA/…" under the data
+    root only."""
     columns: tuple[str, ...] = ()
     """Text column of .jsonl, .csv and .tsv files, by name or number from "1"; each record is a document."""
     valid: tuple[str, ...] | str | None = None
@@ -86,6 +87,9 @@ class TextConfig(TextFiles):
     """Plain text for language models."""
     weights: tuple[float, ...] = ()
     """Mixture weights of the entries of train, in the same order; default: one corpus, each text once per epoch."""
+    shuffle_block_tokens: int | None = None
+    """Windows are shuffled within blocks of so many consecutive tokens, and the blocks among themselves, each epoch.
+    Default: all windows among themselves, for which shards at a URL must fit into the cache."""
     examples: Literal["windows", "bptt", "prefixes", "documents"] | None = None
     """Rows of a training batch: windows of the packed text, contiguous slices with the state carried to the next step
     (bptt), prefixes of documents with one target each, or documents. Default: by the model. The state of a gpt is a
@@ -103,6 +107,10 @@ class TextConfig(TextFiles):
             raise UserError(f'mask_documents is for packed windows; with examples = "{self.examples}" leave it out.')
         if self.weights and (isinstance(self.train, str) or len(self.weights) != len(self.train)):
             raise UserError("weights needs one number for each entry of train, in the same order.")
+        if self.shuffle_block_tokens is not None and self.shuffle_block_tokens < 1:
+            raise UserError("shuffle_block_tokens must be above 0; leave it out to shuffle all windows.")
+        if self.shuffle_block_tokens is not None and self.examples not in (None, "windows"):
+            raise UserError(f'shuffle_block_tokens is for windows; with examples = "{self.examples}" leave it out.')
         if any(weight <= 0 for weight in self.weights):
             raise UserError("weights must be above 0; remove files that should have no weight from train.")
 

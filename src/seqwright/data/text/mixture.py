@@ -26,10 +26,20 @@ class Mixture:
 
     carried = False
 
-    def __init__(self, streams: Sequence[Stream], weights: Sequence[float], *, context: int, batch: int, seed: int):
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        weights: Sequence[float],
+        *,
+        context: int,
+        batch: int,
+        seed: int,
+        block: int | None = None,
+    ):
         assert len(streams) == len(weights)
         self.parts = [
-            Windows(stream, context=context, batch=batch, seed=seed + number) for number, stream in enumerate(streams)
+            Windows(stream, context=context, batch=batch, seed=seed + number, block=block)
+            for number, stream in enumerate(streams)
         ]
         self.rows = batch
         self.steps_per_epoch = -(-sum(part.windows for part in self.parts) // batch)

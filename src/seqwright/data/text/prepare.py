@@ -1,7 +1,7 @@
 """Pre-tokenization of large corpora to ids on disk: in parallel, in bounded memory, and resumable (decision 36).
 
-Each block of text becomes a shard (`parts/00042.bin`, then `.json`: a shard without its `.json` is encoded again), and
-the shards are joined into one file of ids, `ids.bin`. `index.json` is written last: a folder that has it is complete.
+Each block of text becomes a part (`parts/00042.bin`, then `.json`: a part without its `.json` is encoded again), and
+the parts are joined into one file of ids, `ids.bin`. `index.json` is written last: a folder that has it is complete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.regular_files import FileRecord, refuse_irregular
 from seqwright.core.storage import (
     is_leftover,
-    read_json,
     read_record,
     recover,
-    to_record,
     write_chunks,
     write_errors,
     write_json,
@@ -36,12 +34,12 @@ from seqwright.core.storage import (
 from seqwright.data.records import holds_records
 from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, blocks
 from seqwright.data.text.corpus import END, Document
-from seqwright.data.text.stream import Stream, frame, lossy, surfaces
+from seqwright.data.text.prepared import SHARD, EncodedCounts, Plan, open_prepared
+from seqwright.data.text.stream import Stream, frame
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
 from seqwright.text.word_table import Ids
 
-FORMAT = 4
 SAMPLE_BLOCK = 1 << 20
 """Block size in bytes of the sample that a subword tokenizer is trained on."""
 
@@ -49,46 +47,7 @@ LOCKED = "Wait for it, stop it, or choose another folder."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Inputs and settings of a preparation; shards made under another plan are never reused."""
-
-    files: list[str]
-    tokenizer: str
-    document: Document
-    columns: list[str]
-    block: int = BLOCK
-    format: int = FORMAT
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodedCounts:
-    """Counts of encoded text."""
-
-    ids: int
-    documents: int
-    characters: int
-    bytes: int
-    unknown: int
-    exact: bool
-    whole: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Index(EncodedCounts, Plan):
-    """The contents of index.json."""
-
-    dtype: Literal["uint16", "uint32"]
-    """dtype of ids.bin."""
-    sha256: str
-    """Of ids.bin."""
-    unended: list[tuple[int, int]]
-    """(position, missing line ends) of blocks whose last document has no end."""
-    skipped: list[str]
-    """Why files, or the rest of them, were left out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shard(EncodedCounts):
+class Part(EncodedCounts):
     """One encoded block."""
 
     text: str
@@ -146,6 +105,7 @@ def prepare(
     skipped: Skipped | None = None,
     progress: Progress = SILENT,
     block: int = BLOCK,
+    shard: int = SHARD,
 ) -> Stream:
     """The stream of the files, encoded to a folder, or opened from it where it is complete.
 
@@ -157,7 +117,10 @@ def prepare(
         document=document,
         columns=list(columns),
         block=block,
+        shard=shard,
     )
+    if shard < np.dtype(tokenizer.dtype).itemsize or shard % 4:
+        raise UserError(f"a shard of {shard:,} bytes cannot hold whole ids; set --shard-bytes to a multiple of 4.")
     if tokenizer.sos is None:
         raise UserError("documents of a stream begin with <sos>; add it to tokenizer.special_tokens.")
     if tokenizer.imported and document == "file":
@@ -181,56 +144,6 @@ def prepare(
         if (folder / "parts").exists():  # also those that a killed process left after index.json
             shutil.rmtree(folder / "parts")
     return open_prepared(folder, tokenizer)
-
-
-def is_prepared(folder: Path) -> bool:
-    """Whether a folder holds a complete prepared corpus."""
-    return (folder / "index.json").is_file()
-
-
-def open_prepared(folder: Path, tokenizer: Tokenizer) -> Stream:
-    """The stream of a prepared folder, its ids memory-mapped."""
-    index = read_index(folder)
-    if index.tokenizer != tokenizer.hash:
-        raise UserError(
-            f"{folder} was encoded with tokenizer {index.tokenizer[:16]}…, but this one is {tokenizer.hash[:16]}…;"
-            f' set tokenizer.file = "{folder / "tokenizer.json"}", or prepare the text again.'
-        )
-    dtype, path = np.dtype(index.dtype), folder / "ids.bin"
-    if not path.exists() or path.stat().st_size != index.ids * dtype.itemsize or not index.ids:
-        raise UserError(f"{path} is missing or cut short; delete {folder} and prepare the text again.")
-    if not verify(folder):
-        raise UserError(
-            f"{path} is damaged: its sha256 is not that of index.json; delete {folder} and prepare the text again."
-        )
-    ids = np.memmap(path, dtype, mode="r")
-    if int(ids.max()) >= tokenizer.size:
-        raise UserError(f"{path} has ids beyond its vocabulary of {tokenizer.size:,}; prepare the text again.")
-    assert tokenizer.sos is not None
-    return Stream(
-        ids=ids,
-        sos=tokenizer.sos,
-        pad=tokenizer.sos if tokenizer.pad is None else tokenizer.pad,
-        documents=index.documents,
-        unknown=index.unknown,
-        lossy=lossy(index.document, tokenizer, unknown=index.unknown, exact=index.exact, whole=index.whole),
-        surfaces=surfaces(index.document, tokenizer),
-        unended=dict(index.unended),
-    )
-
-
-def read_index(folder: Path) -> Index:
-    """The index.json of a prepared folder."""
-    path = folder / "index.json"
-    index = read_json(path)
-    if isinstance(index, dict) and index.get("format") != FORMAT:
-        raise UserError(f"{folder} was prepared by another version (format {index.get('format')}); prepare it again.")
-    return to_record(index, Index, path)
-
-
-def verify(folder: Path) -> bool:
-    """Whether the ids on disk match their checksum; reads about a gigabyte per second."""
-    return FileRecord.of(folder / "ids.bin").sha256 == read_index(folder).sha256
 
 
 def _is_ours(path: Path) -> bool:
@@ -257,7 +170,7 @@ def _write_plan(folder: Path, plan: Plan, tokenizer: Tokenizer) -> None:
 def _encode(
     plan: Plan, texts: Iterator[Block], folder: Path, tokenizer: Tokenizer, workers: int, progress: Progress
 ) -> list[dict[str, Any]]:
-    """The counts of every block, each written as a shard as soon as it is encoded; existing shards are reused."""
+    """The counts of every block, each written as a part as soon as it is encoded; existing parts are reused."""
     counts: list[dict[str, Any]] = []
     pending: deque[tuple[int, dict[str, Any] | Future[tuple[bytes, dict[str, Any]]]]] = deque()
 
@@ -266,8 +179,8 @@ def _encode(
         if isinstance(result, Future):
             data, count = result.result()
             # The .json comes second: it marks the .bin as complete.
-            write_chunks(_shard(folder, number).with_suffix(".bin"), [data])
-            write_json(_shard(folder, number), count)
+            write_chunks(_part(folder, number).with_suffix(".bin"), [data])
+            write_json(_part(folder, number), count)
         else:
             count = result
         counts.append(count)
@@ -302,32 +215,63 @@ def _recording(skipped: Skipped, reasons: list[str]) -> Skipped:
 
 
 def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]], skipped: list[str]) -> None:
-    """Joins the shards into `ids.bin`, files separated by `<eos>`, and writes `index.json`."""
-    digest, size = hashlib.sha256(), 0
-    dtype = np.dtype(tokenizer.dtype)
+    """Joins the parts into `ids.bin`, files separated by `<eos>`, and writes `index.json`."""
+    digests = Digests(np.dtype(tokenizer.dtype), plan.shard)
     unended: list[tuple[int, int]] = []
 
     def chunks() -> Iterator[bytes]:
-        nonlocal size
         for number, count in enumerate(counts):
             new_file = plan.document == "file" and count["first"]
             opening = [tokenizer.eos if number else None, tokenizer.sos] if new_file else []
             boundary = np.array([id for id in opening if id is not None], tokenizer.dtype)
-            chunk = boundary.tobytes() + _shard(folder, number).with_suffix(".bin").read_bytes()
-            digest.update(chunk)
-            size += len(chunk)
+            chunk = boundary.tobytes() + _part(folder, number).with_suffix(".bin").read_bytes()
+            digests.update(chunk)
             if count["lacking"]:
-                unended.append((size // dtype.itemsize - 1, count["lacking"]))
+                unended.append((digests.ids - 1, count["lacking"]))
             yield chunk
 
     write_chunks(folder / "ids.bin", chunks())
     totals: Counter[str] = Counter()
     for count in counts:
         totals.update({key: count[key] for key in ("documents", "characters", "bytes", "unknown")})
-    facts = {"dtype": dtype.name, "ids": size // dtype.itemsize, "sha256": digest.hexdigest(), "unended": unended}
-    facts |= {"skipped": skipped}
+    facts = digests.facts() | {"unended": unended, "skipped": skipped}
     lossless = {key: all(count[key] for count in counts) for key in ("exact", "whole")}
     write_json(folder / "index.json", asdict(plan) | facts | dict(totals) | lossless)
+
+
+class Digests:
+    """Checksums of ids.bin while it is written: of the file, of its shards, and of the ids as a stream."""
+
+    def __init__(self, dtype: np.dtype[Any], shard: int):
+        self.dtype, self.shard, self.bytes = dtype, shard, 0
+        self.file, self.fingerprint = hashlib.sha256(), hashlib.sha256()
+        self.shards: list[Any] = []
+
+    @property
+    def ids(self) -> int:
+        return self.bytes // self.dtype.itemsize
+
+    def update(self, chunk: bytes) -> None:
+        self.file.update(chunk)
+        self.fingerprint.update(np.frombuffer(chunk, self.dtype).astype("<u4").tobytes())
+        rest = memoryview(chunk)
+        while rest:
+            if self.bytes % self.shard == 0:
+                self.shards.append(hashlib.sha256())
+            piece = rest[: self.shard - self.bytes % self.shard]
+            self.shards[-1].update(piece)
+            self.bytes += len(piece)
+            rest = rest[len(piece) :]
+
+    def facts(self) -> dict[str, Any]:
+        """Keys of index.json."""
+        return {
+            "dtype": self.dtype.name,
+            "ids": self.ids,
+            "sha256": self.file.hexdigest(),
+            "shards": [shard.hexdigest() for shard in self.shards],
+            "fingerprint": self.fingerprint.hexdigest(),
+        }
 
 
 def _all_blocks(plan: Plan, skipped: Skipped | None) -> Iterator[Block]:
@@ -335,20 +279,20 @@ def _all_blocks(plan: Plan, skipped: Skipped | None) -> Iterator[Block]:
         yield from blocks(Path(name), plan.document, plan.block, skipped)
 
 
-def _shard(folder: Path, number: int) -> Path:
-    """The file of a shard's counts; its ids have the suffix .bin."""
+def _part(folder: Path, number: int) -> Path:
+    """The file of a part's counts; its ids have the suffix .bin."""
     return folder / "parts" / f"{number:05}.json"
 
 
 def _existing(folder: Path, number: int, block: Block) -> dict[str, Any] | None:
-    """The counts of a shard that an earlier run encoded from the same text, if any."""
-    path = _shard(folder, number)
+    """The counts of a part that an earlier run encoded from the same text, if any."""
+    path = _part(folder, number)
     try:
-        shard = read_record(path, Shard)
-        intact = shard.text == _digest(block.text) and FileRecord.of(path.with_suffix(".bin")).sha256 == shard.sha256
+        part = read_record(path, Part)
+        intact = part.text == _digest(block.text) and FileRecord.of(path.with_suffix(".bin")).sha256 == part.sha256
     except UserError:  # missing or damaged: it is encoded again
         return None
-    return asdict(shard) if intact else None
+    return asdict(part) if intact else None
 
 
 def _digest(text: str) -> str:

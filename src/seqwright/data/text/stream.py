@@ -43,6 +43,13 @@ class Stream:
     them are absent from the text at the start of a document, where some tokenizers add a space."""
     unended: Mapping[int, int] = field(default_factory=dict, repr=False)
     """Positions of `<eos>` whose document end is incomplete in the text → number of missing characters."""
+    recorded_fingerprint: str | None = None
+    """Fingerprint on record of ids that are streamed, and not to be scanned (`data/text/streamed.py`)."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the ids come from elsewhere while they are read."""
+        return self.recorded_fingerprint is not None
 
     @property
     def positions(self) -> int:
@@ -52,6 +59,8 @@ class Stream:
     @functools.cached_property
     def targets(self) -> int:
         """Number of target ids: all but `<sos>`."""
+        if self.streamed:
+            return len(self.ids) - self.documents
         return len(self.ids) - sum(int(np.count_nonzero(chunk == self.sos)) for chunk in self._chunks())
 
     def text(self, tokenizer: Tokenizer) -> bytes:
@@ -82,11 +91,13 @@ class Stream:
 
     def first(self, tokens: int) -> Stream:
         """The first `tokens` positions of the stream, or all of it."""
-        return replace(self, ids=self.ids[: tokens + 1])
+        return replace(self, ids=self.ids[: tokens + 1], recorded_fingerprint=None)
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """sha256 of the ids: a resumed run must find the same corpus."""
+        if self.recorded_fingerprint is not None:
+            return self.recorded_fingerprint
         digest = hashlib.sha256()
         for chunk in self._chunks():
             digest.update(chunk.astype("<u4").tobytes())

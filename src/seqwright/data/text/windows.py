@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import Batch
 from seqwright.core.protocols import Feed
-from seqwright.data.order import permutation, randint
+from seqwright.data.order import next_blocks, randint, shuffled_blocks
 from seqwright.data.text.stream import Stream, to_batch
+from seqwright.data.text.streamed import StreamedIds
 
 
 class Windows:
@@ -17,16 +18,29 @@ class Windows:
     The grid of windows is shifted each epoch, so that the tokens at the start of a window, which are predicted with
     little context, differ from epoch to epoch. The first and the last window are then shorter and padded; the number of
     windows stays the same.
+
+    With `block`, windows are shuffled within blocks of so many consecutive tokens, and the blocks among themselves:
+    steps then read few shards of a stream at a time, and the next ones are fetched ahead (decision 211).
     """
 
     carried = False
 
-    def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, shift: bool = True):
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        context: int,
+        batch: int,
+        seed: int,
+        shift: bool = True,
+        block: int | None = None,
+    ):
         self.stream, self.context, self.rows, self.seed = stream, context, batch, seed
         self.windows, self.shifts = (
             grid(stream.positions, context) if shift else (-(-stream.positions // context), (0, 0))
         )
         self.steps_per_epoch = -(-self.windows // batch)
+        self.block = self.windows if block is None else min(self.windows, max(1, block // context))  # in windows
 
     def batch(self, step: int) -> Batch:
         epoch, number = divmod(step, self.steps_per_epoch)
@@ -42,8 +56,13 @@ class Windows:
         return np.concatenate([input for input, _ in parts]), np.concatenate([target for _, target in parts])
 
     def _read(self, epoch: int, indices: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-        chosen = permutation(self.seed, epoch, self.windows)[indices]  # (B,)
-        begin = chosen * self.context - randint(self.seed, epoch, *self.shifts)
+        chosen = shuffled_blocks(self.seed, epoch, self.windows, self.block, indices)  # (B,)
+        shift = randint(self.seed, epoch, *self.shifts)
+        if isinstance(self.stream.ids, StreamedIds):
+            blocks = next_blocks(self.seed, epoch, self.windows, self.block, int(indices.min()))
+            spans = [(np.array(block) * self.context - shift).tolist() for block in blocks]
+            self.stream.ids.fetch_ahead((start, end + 1) for start, end in spans)
+        begin = chosen * self.context - shift
         end = np.minimum(begin + self.context, self.stream.positions)
         positions = np.maximum(begin, 0)[:, None] + np.arange(self.context)  # (B, T)
         return self.stream.gather(positions, positions < end[:, None])

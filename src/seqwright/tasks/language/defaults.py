@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from seqwright.data.files import resolve
-from seqwright.data.samples.text import is_embedded
-from seqwright.data.text.prepare import is_prepared
+from seqwright.data.files import is_remote, resolve
+from seqwright.data.text.corpora import prepared_index
 from seqwright.tasks.defaults import (
     KILO,
     MEGA,
@@ -74,7 +72,7 @@ def text_recipe(
         "model": {"kind": kind},
     }
     if _tokenizers(files):  # a prepared text is encoded already, with the tokenizer beside it
-        table["tokenizer"] = {"file": str(_tokenizers(files)[0])}
+        table["tokenizer"] = {"file": _tokenizers(files)[0]}
     if kind == COUNTED:
         return table
     trained = length_of_training(minutes, steps_for(size))
@@ -140,7 +138,7 @@ def masked_recipe(
     return table | {"name": run_name(files, kind)}
 
 
-def _tokenizers(files: Sequence[str]) -> list[Path]:
+def _tokenizers(files: Sequence[str]) -> list[str]:
     """The tokenizers of prepared folders."""
-    folders = [resolve(file) for file in files if not is_embedded(file)]
-    return [folder / "tokenizer.json" for folder in folders if is_prepared(folder)]
+    folders = [file for file in files if prepared_index(file) is not None]
+    return [f"{folder if is_remote(folder) else resolve(folder)}/tokenizer.json" for folder in folders]

@@ -22,6 +22,7 @@ from seqwright.data.text.corpus import Corpus, Document, TextConfig, TextFiles, 
 from seqwright.data.text.mixture import Mixture, epochs
 from seqwright.data.text.prefixes import Documents, Prefixes
 from seqwright.data.text.stream import Stream, make_stream
+from seqwright.data.text.streamed import refuse_small_cache
 from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.decoding.generate import Continuation, best_continuations, complete
 from seqwright.decoding.options import SearchOptions
@@ -36,6 +37,7 @@ from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.language.back_off import BackOff, back_off
+from seqwright.tasks.language.defaults import COUNTED
 from seqwright.tasks.language.scores import evaluate, with_accuracy
 from seqwright.tasks.scores import Scores
 from seqwright.training.trainer import total_steps
@@ -81,7 +83,7 @@ class TextTask:
         if valid is None:
             note("all text is learned from, so the run has no score of its own; give --valid FILE, or set data.split.")
         self.names = corpora.names
-        self.streams = [to_stream(corpus, self.tokenizer) for corpus in corpora.train]
+        self.streams = [to_stream(corpus, self.tokenizer, streamed=self.streams_shards) for corpus in corpora.train]
         self.valid = None if valid is None else to_stream(valid, self.tokenizer)
         self.resegmented = self._resegmented(corpora.train) if settings.tokenizer.regularization else None
         for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
@@ -90,7 +92,7 @@ class TextTask:
         targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
         size = f"{quantity(targets, 'training token')} in {quantity(documents, 'document')}"
         note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")
-        if documents > 1:
+        if documents > 1 and not any(stream.streamed for stream in self.streams):
             lengths = np.concatenate([stream.lengths for stream in self.streams])
             median, high = np.quantile(lengths, [0.5, 0.99], method="higher")
             note(
@@ -101,6 +103,11 @@ class TextTask:
     def special_tokens(self) -> tuple[str, ...]:
         """Special tokens that its examples need beside the usual ones."""
         return ()
+
+    @property
+    def streams_shards(self) -> bool:
+        """Whether its examples are read position by position, so that training shards at a URL can be streamed."""
+        return False
 
     def _resegmented(self, train: Sequence[Readable]) -> Callable[[int], Stream]:
         """The training stream of each epoch under subword regularization."""
@@ -132,6 +139,10 @@ class LanguageTask(TextTask):
     """Training of a language model."""
 
     @property
+    def streams_shards(self) -> bool:
+        return self.settings.kind != COUNTED and self.settings.data.examples in (None, "windows", "bptt")
+
+    @property
     def corpus(self) -> Stream:
         if len(self.streams) > 1:
             raise UserError("counted models read every text once; leave data.weights out, or train another kind.")
@@ -141,6 +152,8 @@ class LanguageTask(TextTask):
             raise UserError(
                 "counted models read no windows, so there is nothing to mask; leave data.mask_documents out."
             )
+        if self.streams[0].streamed:
+            raise UserError("counted models read all of a text; a streamed one is read in parts.")
         return self.streams[0]
 
     def feed(self, model: Autoregressive) -> Feed:
@@ -178,6 +191,10 @@ class LanguageTask(TextTask):
                 f"the training text has {shortest:,} tokens, fewer than one window of {length}; "
                 f"set {key} to {max(1, shortest // 4)} or so, count n-grams with --model ngram, or give more text."
             )
+        block = self.settings.data.shuffle_block_tokens
+        if block is not None and examples != "windows":
+            raise UserError(f"data.shuffle_block_tokens is for windows; {examples} are not shuffled: leave it out.")
+        refuse_small_cache(self.streams, examples=examples, rows=training.batch_size, length=length, block=block)
         if len(self.streams) > 1:
             return self._mixture(examples, length)
         ordered: dict[str, Any] = {"curriculum": True} if training.curriculum else {}
@@ -195,6 +212,8 @@ class LanguageTask(TextTask):
             ordered["jitter"] = training.bptt_jitter
 
         def cut_into(stream: Stream) -> Feed:
+            if examples == "windows":
+                ordered["block"] = block
             return FEEDS[examples](stream, context=length, batch=training.batch_size, seed=training.seed, **ordered)
 
         feed = cut_into(self.streams[0])
@@ -210,7 +229,14 @@ class LanguageTask(TextTask):
             raise UserError(
                 f'corpora are mixed window by window; "{examples}" cannot be: use data.examples = "windows".'
             )
-        feed = Mixture(self.streams, weights, context=length, batch=training.batch_size, seed=training.seed)
+        feed = Mixture(
+            self.streams,
+            weights,
+            context=length,
+            batch=training.batch_size,
+            seed=training.seed,
+            block=self.settings.data.shuffle_block_tokens,
+        )
         steps = total_steps(training, feed) if training.minutes is None or training.steps else None
         tokens = None if steps is None else steps * training.batch_size * length
         for name, weight, stream in zip(self.names, weights, self.streams, strict=True):
