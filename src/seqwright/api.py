@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.compare.comparison import Comparison
     from seqwright.studies.explain.explanation import Explanation
     from seqwright.studies.ladder import Ladder, Rung
-    from seqwright.studies.plan import Plan
+    from seqwright.studies.plan_result import Plan
     from seqwright.studies.sweep.shown import Sweep
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -282,6 +283,14 @@ def test_back_off_has_a_row_for_every_token_in_json(runs: Runs) -> None:
     probabilities = torch.tensor([row["probability"] for row in figure["rows"]])
     expected = torch.tensor([token.probability for token in inspection["tokens"].tokens[:-1]])
     assert_close(probabilities, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_gain_over_a_run_with_other_documents_says_so(runs: Runs, tmp_path: Path) -> None:
+    keys = [f"tokenizer.file={runs['ngram'].path}/tokenizer.json", "data.document=file"]
+    whole = sw.train(text=str(runs["ngram"].settings.data.train[0]), model="ngram", set=keys, run=tmp_path / "whole")
+    prose = runs["gpt"].inspect(TEXT, against=whole).result("gain").step.prose
+    assert "A document was a line to gpt, a file to whole" in prose
+    assert "A document" not in runs["gpt"].inspect(TEXT, against=runs["ngram"]).result("gain").step.prose
 
 
 def test_gain_over_an_ngram_is_the_difference_of_surprisals(runs: Runs) -> None:

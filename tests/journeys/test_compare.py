@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,10 @@ def test_columns_of_tables_in_a_sweep_a_comparison_and_the_list_of_runs(seqwrigh
     assert [row["score_name"] for row in listed] == ["accuracy"] * 2  # not F1 of the positive class
 
 
-def test_an_interrupted_ladder_says_that_the_same_command_resumes(
+def test_a_ladder_is_resumed_and_says_that_its_data_has_changed(
     seqwright: Command, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("ladder", "--text", "text.txt", "--model", "ngram", "--minutes", "0.1", "-q")
+    command = ("ladder", "--text", "text.txt", "--model", "ngram", "--minutes", "0.1")
     with monkeypatch.context() as patch:
 
         def interrupted(*_: object) -> None:
@@ -86,3 +87,9 @@ def test_an_interrupted_ladder_says_that_the_same_command_resumes(
     resumed = seqwright(*command)
     assert resumed.status == 0, resumed.err
     assert "ngram is enough: it has the best bits per byte" in resumed.out
+    assert "was modified after" not in resumed.err
+    later = (workdir / "runs" / "ladder-text" / "ngram" / "summary.json").stat().st_mtime + 10
+    os.utime(workdir / "text.txt", (later, later))
+    stale = seqwright(*command)
+    assert stale.status == 0
+    assert "text.txt was modified after runs/ladder-text/ngram was finished" in stale.err

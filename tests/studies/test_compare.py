@@ -148,6 +148,18 @@ def test_models_that_were_fitted_on_held_out_text_are_refused_before_any_is_open
     assert not any(key.startswith("training.") for key in found.keys)  # neither is trained by gradient steps
 
 
+def test_a_file_and_a_list_of_it_are_the_same_data(folder: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    lines = (f'train = "{folder / "train.txt"}"', 'split = "tail 50%"', "[tokenizer]", 'kind = "characters"')
+    recipe.write_text("\n".join(["[data]", *lines, "[model]", 'kind = "ngram"', "order = 2"]), encoding="utf-8")
+    sw.train(recipe, run=tmp_path / "recipe")
+    of_text = ["tokenizer.kind=characters", "data.refit=false", "data.split=tail 50%"]
+    sw.train(text=str(folder / "train.txt"), model="ngram", set=of_text, run=tmp_path / "text")
+    keys = sw.compare([tmp_path / "recipe", tmp_path / "text"]).keys
+    assert "model.order" in keys
+    assert "data.train" not in keys
+
+
 def test_a_system_may_be_better_than_the_best_in_another_metric() -> None:
     def tested(metric: str, value: float) -> PairedTest:
         found = Difference(value=value, low=value - 0.5, high=value + 0.5, p=0.001, p_holm=0.001, signature="")

@@ -8,7 +8,7 @@ import pytest
 
 import seqwright as sw
 from seqwright.core.config import UserError
-from seqwright.studies.plan import PETAFLOPS_DAY, training_flops
+from seqwright.studies.plan_result import PETAFLOPS_DAY, training_flops
 
 
 @pytest.mark.parametrize(

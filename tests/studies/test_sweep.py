@@ -187,6 +187,7 @@ def test_seeds_are_repetitions(text: str, tmp_path: Path) -> None:
         ({"set": ["model.order=4..1"], "random": 3}, "comes first"),
         ({"set": ["model.ordr=1,2"]}, "Did you mean 'order'"),
         ({"set": ["model.order=1,2"], "halving": True}, "training.steps=N"),
+        ({"set": ["model.order=1,2", "training.steps=9"], "halving": True}, "three values or more"),
         ({"set": ["data.split=tail 5%,tail 10%"]}, "settings would not compare"),
         ({"set": ["model.order=1,2"], "txt": "x"}, "Did you mean 'text'"),
     ],

@@ -61,11 +61,23 @@ def gain_view(subject: Subject) -> ViewResult:
     step = Step(
         f"N-gram lens: {name}" if subject.against.settings.kind == "ngram" else name.capitalize(),
         f"Above zero {subject.run.path.name} gives the token the greater probability. Sum over the text:"
-        f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}{_refitted(subject.against)}",
+        f" {number(total)} bits, {number(total / max(1, len(gains)))} per token.{where}{_refitted(subject.against)}"
+        f"{_other_documents(subject.run, subject.against)}",
         "gain(t) = log₂ p(token t) - log₂ q(token t)",
         [SignedStrip(name, tokens[shown], gains[shown], "bits", 1 + shown.start)],
     )
     return ViewResult(step, LabeledTensor(name, bits.unsqueeze(1), tokens, ("bits",)))
+
+
+def _other_documents(run: Run, against: Run) -> str:
+    """That one run ends a document where the other goes on, if so: it keeps probability for <eos> there."""
+    ours, theirs = (one.documents if isinstance(one, LanguageRun) else None for one in (run, against))
+    if ours == theirs:
+        return ""
+    return (
+        f" A document was a {ours} to {run.path.name}, a {theirs} to {against.path.name}: what one keeps for <eos>"
+        " counts for the other. Train both with one data.document to compare them."
+    )
 
 
 def _refitted(run: Run) -> str:

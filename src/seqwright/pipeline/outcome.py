@@ -9,6 +9,7 @@ from typing import Any
 
 from seqwright import build
 from seqwright.core.progress import Progress
+from seqwright.data.files import as_list
 from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory
 
@@ -36,6 +37,18 @@ def note_kept_weights(progress: Progress, kind: str, steps: Sequence[int], last:
             f"the weights of step {steps[0]:,} are kept, which had the best validation loss; training.weights ="
             f' "last" keeps those of step {last:,}.'
         )
+
+
+def note_changed_files(wanted: Recipe, directory: RunDirectory, progress: Progress) -> None:
+    """Notes data files that were modified after a run was finished, by their times: it is not trained again."""
+    finished = directory.summary_path.stat().st_mtime
+    for key in wanted.data.files:
+        for file in map(Path, as_list(getattr(wanted.data, key))):
+            if file.is_file() and file.stat().st_mtime > finished:
+                progress.note(
+                    f"{file} was modified after {directory.path} was finished, whose scores are of the file as it was;"
+                    " give a new folder with --run to train on it as it is now."
+                )
 
 
 def wants_more(wanted: Recipe, directory: RunDirectory, progress: Progress) -> bool:

@@ -23,7 +23,7 @@ from seqwright.pipeline.budget import few, longest, measure, seconds_of_steps
 from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
-from seqwright.pipeline.outcome import TrainingOutcome, note_kept_weights, wants_more
+from seqwright.pipeline.outcome import TrainingOutcome, note_changed_files, note_kept_weights, wants_more
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
@@ -274,6 +274,7 @@ class TrainingSession:
             write_text(self.directory.path / "log.csv", log_csv(self.directory.records()))
 
     def _already(self) -> TrainingOutcome:
+        note_changed_files(self.recipe, self.directory, self.progress)
         path, summary = self.directory.path, self.directory.summary()
         advice = advice_of(self.directory, summary)
         return TrainingOutcome(path=path, summary=summary, already=True, advice=advice)

@@ -111,6 +111,8 @@ def _scored(run: Run, on: str | Sequence[str] | None, progress: Progress) -> Sco
             " --set model.unknown=true."
         )
     recipe = dict(flatten(run.directory.recipe()))
+    files = [f"data.{key}" for key in run.settings.data.files]
+    recipe |= {key: as_list(recipe[key]) for key in files if key in recipe}  # a list of one is its file
     if run.settings.kind in WITHOUT_TRAINING:
         recipe = {key: value for key, value in recipe.items() if not key.startswith("training.")}
     return Scored(path=run.path, settings=run.settings, recipe=recipe, summary=run.summary, examples=examples)

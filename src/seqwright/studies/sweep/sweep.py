@@ -195,6 +195,11 @@ def _rungs(recipe: Recipe, settings: int) -> list[tuple[str, float]]:
     training = recipe.training
     if training.steps is None and training.epochs is None:
         raise UserError("--halving divides the steps of a training; give them: --set training.steps=N.")
+    if settings < ETA:
+        raise UserError(
+            f"--halving keeps the best third, so that {settings} settings would all be trained to the end; leave it"
+            " out, or list three values or more."
+        )
     last = math.floor(math.log(settings, ETA) + 1e-9)
     if training.steps is not None:
         return [("training.steps", max(1, round(training.steps / ETA ** (last - n)))) for n in range(last + 1)]

@@ -1,22 +1,125 @@
-"""A plan, shown: a table of layers, its totals in lines, and a table of strategies on several GPUs."""
+"""The result of a plan, and how it is shown: a table of layers, totals in lines, strategies on several GPUs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 from rich.table import Table
 
+from seqwright.core.notebook import html_text
 from seqwright.reporting.numbers import count, duration, figure
-from seqwright.reporting.terminal import Column, table
+from seqwright.reporting.terminal import Column, as_text, table
+from seqwright.studies.layer_table import Layer
+from seqwright.studies.scaling_plan import Strategy
 
-if TYPE_CHECKING:  # plans print themselves
-    from seqwright.studies.layer_table import Layer
-    from seqwright.studies.plan import Plan
+PETAFLOPS_DAY = 1e15 * 86_400
+"""Floating-point operations of a petaflop/s-day, the unit of Brown et al. (2020)."""
 
 
-def printed(made: Plan) -> Iterator[str | Table]:
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A few optimizer steps, taken on the recipe's data with a copy of its model."""
+
+    step_seconds: float
+    peak_bytes: int
+    """Peak memory: of the GPU, or of the process on a CPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The forecast of a training. Layers, multiply-adds and activations are of one row."""
+
+    name: str
+    kind: str
+    layers: list[Layer]
+    parameters: int
+    length: int
+    """Tokens (or patches) of a row."""
+    rows: int
+    """Rows of an optimizer step."""
+    micro_rows: int
+    """Rows in memory at a time (training.micro_batch_size)."""
+    steps: int | None
+    """None where the length of the training follows from the data (epochs) or from its speed (minutes)."""
+    weight_bytes: int
+    state_bytes: int
+    """Of gradients and optimizer state."""
+    kept_bytes: int
+    """Activations of the rows in memory that are kept for the backward pass, with logits."""
+    training_bytes: int
+    """At most: weights, optimizer state, and activations, which are freed while gradients are made."""
+    device: str
+    flops_per_second: float
+    """Speed of matrix products of the model's width on this machine: measured, or of a known GPU by its data sheet."""
+    step_seconds: float
+    """Forecast by the speed of matrix products and of memory (`step_cost`)."""
+    measured: Measured | None = None
+    gpus: int = 1
+    gpu: str = ""
+    """Kind of these GPUs."""
+    strategies: tuple[Strategy, ...] = ()
+    """The same training on several GPUs (`--gpus`)."""
+
+    @property
+    def mult_adds(self) -> int:
+        return sum(layer.mult_adds for layer in self.layers)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Outputs of all layers for one row, in float32."""
+        return sum(layer.output_bytes for layer in self.layers)
+
+    @property
+    def step_flops(self) -> int:
+        """2 operations a multiply-add in the forward pass, 4 in the backward pass."""
+        return 6 * self.mult_adds * self.rows
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of the training, padding included."""
+        return None if self.steps is None else self.steps * self.rows * self.length
+
+    @property
+    def training_flops(self) -> int | None:
+        return None if self.tokens is None else training_flops(self.parameters, self.tokens)
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration of the training, by the measured step where there is one."""
+        step = self.measured.step_seconds if self.measured else self.step_seconds
+        return None if self.steps is None else self.steps * step
+
+    @property
+    def petaflops_days(self) -> float | None:
+        return None if self.training_flops is None else self.training_flops / PETAFLOPS_DAY
+
+    def printed(self) -> Iterator[str | Table]:
+        """Lines and tables for the terminal, in order."""
+        return _printed(self)
+
+    def __str__(self) -> str:
+        return as_text(self.printed())
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
+
+    def as_json(self) -> dict[str, Any]:
+        totals = ("mult_adds", "activation_bytes", "step_flops", "tokens", "training_flops", "seconds")
+        derived = {name: getattr(self, name) for name in (*totals, "petaflops_days")}
+        fields = vars(self) | {"layers": [vars(layer) for layer in self.layers]}
+        derived["strategies"] = [strategy.as_json() for strategy in self.strategies]
+        return fields | derived | {"measured": vars(self.measured) if self.measured else None}
+
+
+def training_flops(parameters: int, tokens: int) -> int:
+    """6·N·D: the operations of training N parameters on D tokens (Kaplan et al. 2020)."""
+    return 6 * parameters * tokens
+
+
+def _printed(made: Plan) -> Iterator[str | Table]:
     """Lines and tables for the terminal, in order."""
     yield _layers(made.layers)
     yield from _lines(made)
