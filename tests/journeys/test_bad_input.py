@@ -369,6 +369,8 @@ def test_replaced_bytes_of_validation_data_are_reported(
         (["evaluate", "trained"], "Did you mean runs/trained?"),
         (["evaluate", "runs/deep"], "Did you mean runs/deeper/deep?"),
         (["train", "--text", "latin.txt"], "--set data.encoding=latin-1"),
+        (["score", "runs/trained", "latin.txt"], "--set data.encoding=latin-1"),
+        (["score", "runs/trained", "latin.txt", "--encoding", "latin-1"], "--set data.encoding=…"),
     ],
 )
 def test_habits_of_other_tools_are_met_with_the_right_name(

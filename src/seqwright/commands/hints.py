@@ -73,7 +73,7 @@ def option_hint(option: str, command: click.Command) -> str:
         return f" It is a key of the recipe: --set {key}=…"
     from seqwright.pipeline.recipe import keys_named
 
-    if command.name == "tag":  # predicts the best tags without options of decoding
-        return ""
-    keys = [key for key in keys_named(name) if command.name == "train" or key.startswith(("decoding.", "evaluation."))]
+    # A tagger predicts the best tags without options of decoding.
+    settable = ("data.encoding", "data.errors", *(() if command.name == "tag" else ("decoding.", "evaluation.")))
+    keys = [key for key in keys_named(name) if command.name == "train" or key.startswith(settable)]
     return f" It is a key of the recipe: --set {keys[0]}=…" if keys else ""

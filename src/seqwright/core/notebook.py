@@ -21,11 +21,19 @@ T = TypeVar("T")
 
 
 class NotebookTable:
-    """Mixin of result dataclasses: notebooks show name and value of each field that is set."""
+    """Mixin of result dataclasses: `print` and notebooks show name and value of each field that is set."""
+
+    def __str__(self) -> str:
+        rows = self._set_fields()
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name:<{width}}  {printable(show(value))}" for name, value in rows)
 
     def _repr_html_(self) -> str:
+        return html_table(self._set_fields())
+
+    def _set_fields(self) -> list[tuple[str, Any]]:
         values = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        return html_table((name, value) for name, value in values if value is not None and show(value))
+        return [(name, value) for name, value in values if value is not None and show(value)]
 
 
 class ResultList(list[T]):

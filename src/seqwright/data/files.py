@@ -168,7 +168,8 @@ def check_encoding(encoding: str) -> str:
         "".encode(encoding)  # base64 and rot13 are codecs, too, but not of text
     except (LookupError, ValueError) as error:
         names = sorted({name.replace("_", "-") for name in (*aliases, *aliases.values())})
-        hint = " Name one of texts, such as latin-1." if encoding in names else did_you_mean(encoding, names)
+        near = "" if encoding in names else did_you_mean(encoding, names)
+        hint = near or " Name one of texts, such as latin-1, cp1252 or utf-16."
         raise UserError(f"no encoding '{encoding}'.{hint}") from error
     return codec.name
 

@@ -118,6 +118,9 @@ class Tokenizer:
         """Kind, size and hash, for the signature of a score: `byte-bpe-8000-1a2b3c4d`."""
         return f"{self.kind}-{self.size}-{self.hash[:8]}"
 
+    def __repr__(self) -> str:
+        return f"<Tokenizer {self.signature}>"
+
     @property
     def padding(self) -> int:
         """The padding id: <pad>, or 0 without one, since padding is never attended to nor predicted."""

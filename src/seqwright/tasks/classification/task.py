@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError, with_options
+from seqwright.core.notebook import ResultList
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
@@ -263,7 +264,7 @@ class ClassificationRun(Run):
         rows = self.rows(on).rows
         probabilities = self.predictor(self.predictor.encode([row.texts for row in rows])).outputs
         scaled = scale_temperature(probabilities, self._decoding().temperature)
-        return label_errors(scaled, self.labels.targets(rows, "wrong"), self.labels, rows, limit)
+        return ResultList(label_errors(scaled, self.labels.targets(rows, "wrong"), self.labels, rows, limit))
 
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
         """Labeled texts of files, or the validation texts of the run."""
