@@ -3,7 +3,8 @@
 Our side is the path of `seqwright generate`: `decoding.generate.generate` with a callback, on a GPU through captured
 steps. The peer runs eagerly and with its static cache, which it compiles. Medians of whole calls, prefill included;
 the floor is the time to read the weights and the mean KV cache once a step at the bandwidth of a measured copy, on a
-CPU also that of the products. Calls alternate; on a CPU its seconds count, and int8 weights are measured, too.
+CPU also that of the products. Calls alternate; on a CPU its seconds count, and our int8 weights and both sides in bf16
+are measured, too.
 
     python benchmarks/generation.py --device cuda --dtype bf16 --batch 1 64 --profile --json generation.json
     python benchmarks/generation.py --device cuda --check
@@ -111,22 +112,24 @@ def sampled(model: Any, ids: Tensor, asked: argparse.Namespace, **options: Any) 
     return [row.ids for row in rows]
 
 
-def generation(ours: dict[str, Any], peer: Any, asked: argparse.Namespace, batch: int, rate: float) -> dict[str, Any]:
+def generation(
+    ours: dict[str, Any], theirs: dict[str, Any], asked: argparse.Namespace, batch: int, rate: float
+) -> dict[str, Any]:
     """Tokens a second of both sides at one batch size."""
     ids = prompts_of(asked, batch)
     total = batch * asked.tokens
 
-    def theirs(**more: Any) -> list[list[int]]:
+    def continued(peer: Any, **more: Any) -> list[list[int]]:
         given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pad_token_id": 0, "do_sample": False}
         with torch.inference_mode():
             return peer.generate(**given, max_new_tokens=asked.tokens, **more)[:, asked.prompt :].tolist()
 
     works: dict[str, Callable[[], Any]] = {name: partial(sampled, model, ids, asked) for name, model in ours.items()}
     works["seqwright sampled"] = partial(sampled, ours["seqwright"], ids, asked, temperature=0.8, top_k=50)
-    peers = ["transformers", *([] if asked.no_static else ["transformers static"])]
-    works["transformers"] = theirs
+    peers = [*theirs, *([] if asked.no_static else ["transformers static"])]
+    works |= {name: partial(continued, peer) for name, peer in theirs.items()}
     if not asked.no_static:
-        works["transformers static"] = partial(theirs, cache_implementation="static")
+        works["transformers static"] = partial(continued, theirs["transformers"], cache_implementation="static")
     timed = Timer(asked.device, asked.repeats).in_turns(works, warmups=3)
     result: dict[str, Any] = {"batch": batch} | {name: total / seconds for name, (seconds, _) in timed.items()}
     result["floor"] = total / floor(ours["seqwright"], batch, asked.prompt, asked.tokens, rate)
@@ -301,8 +304,12 @@ def main() -> None:
     ours = {"seqwright": optimize_for_inference(mine)}  # as an opened run does, once
     if asked.device == "cpu":
         ours["seqwright int8"] = optimize_for_inference(quantize_weights_(copy.deepcopy(mine)))
+        ours["seqwright bf16"] = optimize_for_inference(copy.deepcopy(mine).to(torch.bfloat16))
     mine = ours["seqwright"]
     peer.generation_config.eos_token_id = None  # outputs of the same length on both sides
+    theirs = {"transformers": peer}
+    if asked.device == "cpu":
+        theirs["transformers bf16"] = copy.deepcopy(peer).to(torch.bfloat16)
     timer = Timer(asked.device, asked.repeats)
     rate = bandwidth(timer)
     name = torch.cuda.get_device_name() if asked.device == "cuda" else cpu_name(asked.threads)
@@ -316,7 +323,7 @@ def main() -> None:
     print(json.dumps(results), flush=True)
     results["generation"] = []
     for batch in asked.batch:
-        results["generation"].append(generation(ours, peer, asked, batch, rate))
+        results["generation"].append(generation(ours, theirs, asked, batch, rate))
         print(json.dumps(results["generation"][-1]), flush=True)
     results["prefill"] = prefill(mine, asked)
     print(json.dumps(results["prefill"]), flush=True)

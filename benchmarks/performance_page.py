@@ -71,22 +71,26 @@ def generation(result: dict[str, Any]) -> Iterator[str]:
     yield "`benchmarks/generation.py`: 200 tokens after prompts of 64, prefill included, greedy; the peer is"
     if cpu:
         yield "transformers' `generate`. CPU seconds, in turns. The floor is reading weights and KV cache once a"
-        yield f"step at {result['bandwidth'] / 1e9:.0f} GB/s, or the arithmetic where that takes longer, and prompts.\n"
-        columns = ["int8 weights", "transformers", "ratio", "ratio of int8"]
+        yield f"step at {result['bandwidth'] / 1e9:.0f} GB/s, or the arithmetic where that takes longer, and prompts."
+        yield "Ratios are to transformers in fp32.\n"
+        columns = ["int8 weights", "bf16", "transformers", "its bf16", "ratio", "ratio of int8", "ratio of bf16"]
     else:
         yield "transformers' `generate`, as it is and with its static cache, which it compiles. The floor is reading"
         yield "the weights once a step.\n"
         columns = ["transformers", "ratio", "static cache", "ratio"]
     yield f"| batch | seqwright, tokens/s | sampled | {' | '.join(columns)} | floor, tokens/s |"
-    yield "|---:|---:|---:|---:|---:|---:|---:|---:|"
+    yield "|---:" * (len(columns) + 4) + "|"
     for row in result["generation"]:
         ours = f"| {row['batch']} | {row['seqwright']:,.0f} | {row['seqwright sampled']:,.0f} |"
-        peer = f" {row['transformers']:,.0f} | {row['ratio to transformers']:.1f} |"
         if cpu:
-            int8 = row["seqwright int8"]
-            more = f" {row['ratio of seqwright int8']:.1f} | {row['floor']:,.0f} |"
-            yield f"{ours} {int8:,.0f} |{peer}{more}"
+            rates = [row[name] for name in ("seqwright int8", "seqwright bf16", "transformers", "transformers bf16")]
+            ratios = [
+                row[name] for name in ("ratio to transformers", "ratio of seqwright int8", "ratio of seqwright bf16")
+            ]
+            cells = [*(f"{rate:,.0f}" for rate in rates), *(f"{ratio:.1f}" for ratio in ratios), f"{row['floor']:,.0f}"]
+            yield f"{ours} {' | '.join(cells)} |"
             continue
+        peer = f" {row['transformers']:,.0f} | {row['ratio to transformers']:.1f} |"
         static = row.get("transformers static")
         compiled = f"{static:,.0f} | {row['ratio to transformers static']:.1f}" if static else "– | –"
         yield f"{ours}{peer} {compiled} | {row['floor']:,.0f} |"

@@ -49,8 +49,8 @@ PRECISION = click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16", "fp16", "int8"]),
     default="fp32",
-    help="dtype of weights and KV cache: bf16 and fp16 are faster on a GPU, int8 (weights only) on a CPU, and may"
-    " change the output; `evaluate` prints what they cost.",
+    help="dtype of weights and KV cache: bf16 and, on a GPU, fp16 are faster, as is int8 (weights only) on a CPU; they"
+    " may change the output, and `evaluate` prints what they cost.",
 )
 
 TRUST = click.option("--trust", is_flag=True, help="Read the data files that a run made elsewhere names.")

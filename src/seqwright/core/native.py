@@ -41,8 +41,11 @@ def library(source: Path) -> ctypes.CDLL | None:
 
 
 def _compiled(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
-    """The shared library of a source, from the cache where it was compiled before on such a machine."""
-    key = hashlib.sha256("\0".join([source.read_text(), compiler, *flags, _processor()]).encode()).hexdigest()
+    """The shared library of a source and the headers beside it, from the cache where it was compiled before on such a
+    machine."""
+    headers = [header.read_text() for header in sorted(source.parent.glob("*.h"))]
+    parts = [source.read_text(), *headers, compiler, *flags, _processor()]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = cache_folder() / "native" / f"{source.stem}-{key[:16]}.so"
     if path.exists():
         return path

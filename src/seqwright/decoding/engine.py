@@ -224,7 +224,8 @@ class Engine:
 
     def _full(self) -> list[Generation]:
         """The sequences that fill the model's context."""
-        return [one for one in self.slots if one is not None and one.cached == self.model.context]
+        context = self.model.context
+        return [one for one in self.slots if one is not None and one.cached == context]
 
     def _prefill_full(self) -> Prefilled | None:
         """Reads sequences that fill the model's context again, from their recent half."""
@@ -309,8 +310,9 @@ class Engine:
         )
         lengths = {one.id: len(one.ids) + pending.get(one.id, 0) for one in moving}
         ahead = min(ahead, max(one.options.max_tokens - lengths[one.id] for one in moving))
-        if self.model.context is not None:
-            ahead = min(ahead, *(self.model.context - generation.cached for generation in moving))
+        context = self.model.context
+        if context is not None:
+            ahead = min(ahead, *(context - generation.cached for generation in moving))
         if ahead < 1:
             return None
         self._reserve_history(self.rows, self.slots, ahead + max(pending.values(), default=0))

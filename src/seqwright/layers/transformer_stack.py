@@ -52,6 +52,29 @@ class StackConfig(StackSizes):
         check_sizes(self, "attention_window")
 
 
+class Blocks(nn.ModuleList):
+    """Transformer blocks, one after the other."""
+
+    def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
+        """Whether `steps` new tokens attend to a KV cache without a mask in `bias`, in all blocks."""
+        return all(block.masks_cache(kv_cache, steps) for block in self)  # type: ignore[operator]
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        kv_cache: KVCache | None = None,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+        memory: Sequence[CrossKV | None] | None = None,
+    ) -> Tensor:
+        """Hidden states (B, T, D) after all blocks; arguments as for each, `memory` for every one of them."""
+        for layer, (block, layer_memory) in enumerate(zip(self, memory or [None] * len(self), strict=True)):
+            x = block(x, positions, kv_cache, layer, bias=bias, mask=mask, memory=layer_memory)
+        return x
+
+
 class Stack(nn.Module):
     """Causal or bidirectional Transformer blocks. A final normalization follows pre-LN blocks only: post-LN blocks end
     in one of their own."""
@@ -79,7 +102,7 @@ class Stack(nn.Module):
             self.distance = RelativePositionBias(config.heads, bidirectional=not causal)
         self.embedding_norm = normalization(config) if embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.blocks = nn.ModuleList(
+        self.blocks = Blocks(
             Block(
                 config,
                 rotary=rotary,
@@ -123,7 +146,7 @@ class Stack(nn.Module):
         else:
             positions = state.positions(x.size(1))  # (R, T)
             state = state.extended(x.size(1), count)
-            masked = mask is None and all(block.masks_cache(state, x.size(1)) for block in self.blocks)  # type: ignore[operator]
+            masked = mask is None and self.blocks.masks_cache(state, x.size(1))
             if not masked and (not state.prefilled or self.window is not None or self.distance is not None):
                 bias = additive_mask(state.mask(positions, self.window), x)  # (B, 1, R / B · T, K)
         if self.distance is not None:  # one bias for all layers, as in both papers
@@ -151,10 +174,7 @@ class Stack(nn.Module):
         """Hidden states after all blocks and the final normalization, from embeddings (B, T, D) at positions
         (B or 1, T); a KV cache must have been extended for them. bias and mask as for `SelfAttention`."""
         x = autocast_dtype(self.dropout(self.embedding_norm(self.positions(x, positions))))
-        memories = memory or [None] * len(self.blocks)
-        for layer, (block, layer_memory) in enumerate(zip(self.blocks, memories, strict=True)):
-            x = block(x, positions, state, layer, bias=bias, mask=mask, memory=layer_memory)
-        return self.norm(x)
+        return self.norm(self.blocks(x, positions, state, bias=bias, mask=mask, memory=memory))
 
 
 def autocast_dtype(x: Tensor) -> Tensor:

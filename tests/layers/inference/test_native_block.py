@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from seqwright.decoding.options import SamplingOptions
 from seqwright.layers.inference import native_linear, packed_linear
 from seqwright.layers.inference.int8_linear import Int8Linear, quantize_weights_
 from seqwright.layers.inference.native_block import NativeBlock
-from seqwright.layers.inference.native_linear import NativeLinear, PanelMemory
+from seqwright.layers.inference.native_linear import NativeLinear, NativeTokenHead, PanelMemory
 from seqwright.layers.inference.optimize import optimize_for_inference
 
 SIZES = Vocabulary(size=70, unk=0, pad=1, sos=2, eos=3)
@@ -26,6 +27,7 @@ GPTS: dict[str, dict[str, Any]] = {
     "windows": {"attention_window": 5, "activation": "gelu", "qk_norm": True},
     "post-LN": {"norm_position": "post", "activation": "relu", "positions": "sinusoidal"},
     "no norm": {"norm": "none", "activation": "relu2"},
+    "heads of 64": {"width": 128, "heads": 2, "context": 48},
 }
 
 pytestmark = pytest.mark.skipif(native_linear.kernels() is None, reason="this machine has no C compiler")
@@ -81,6 +83,44 @@ def test_a_row_alone_equals_itself_in_a_batch(monkeypatch: pytest.MonkeyPatch) -
         assert torch.equal(steps(fast, ids[rows]), together[:, rows])
 
 
+@pytest.mark.parametrize("name", GPTS)
+@torch.inference_mode()
+def test_bfloat16_steps_are_as_near_to_float32_as_plain_ones(name: str) -> None:
+    """Law: compiled steps round weights, products' inputs and KV cache only, plain ones everything between."""
+    model = gpt(**GPTS[name]).bfloat16()
+    fast, exact = optimize_for_inference(model), copy.deepcopy(model).float()
+    assert all(isinstance(part, NativeLinear) for part in fast.encoder.blocks.modules() if isinstance(part, nn.Linear))
+    ids = torch.randint(4, 70, (9, 18))
+    count = torch.tensor([7, 1, 4, 7, 3, 2, 6, 5, 7])
+    expected = steps(exact, ids, count)
+    errors = [(steps(one, ids, count) - expected)[1:].square().mean().sqrt() for one in (fast, model)]
+    assert 0 < errors[0] < errors[1]
+
+
+@torch.inference_mode()
+def test_bfloat16_rows_alone_equal_themselves_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law: to the bit, with an output layer in C, whose log-probabilities are float32."""
+    monkeypatch.setattr(packed_linear, "MIN_WEIGHTS", 1)
+    fast = optimize_for_inference(gpt().bfloat16())
+    assert isinstance(fast.head, NativeTokenHead)
+    ids = torch.randint(4, 70, (13, 1))
+    state = fast.start(Source.empty(13), capacity=4)
+    together, _ = fast.step(ids, state)
+    assert together.dtype == torch.float32
+    alone, _ = fast.step(ids[4:5], fast.start(Source.empty(1), capacity=4))
+    assert torch.equal(alone, together[4:5])
+
+
+@torch.inference_mode()
+def test_compiled_heads_normalize(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_linear, "MIN_WEIGHTS", 1)
+    model = gpt()
+    head = optimize_for_inference(model).head
+    assert isinstance(head, NativeTokenHead)
+    hidden = 20 * torch.randn(5, 3, 40)
+    assert_close(head.log_probs(hidden), model.head.log_probs(hidden), rtol=1e-6, atol=1e-5)
+
+
 @torch.inference_mode()
 def test_compiled_decoders_attend_to_their_source() -> None:
     sizes = Vocabularies(source=SIZES, target=SIZES, joint=True)
@@ -117,6 +157,21 @@ def test_products_equal_those_of_plain_layers(rows: int) -> None:
         expected = nn.functional.gelu(nn.functional.linear(x, layer.weight, layer.bias))
         assert_close(fast(x), expected, rtol=0, atol=1e-5)
         assert torch.equal(fast(x.view(rows, 1, -1)), fast(x).view(rows, 1, -1))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16, 33, 300])
+@torch.inference_mode()
+def test_bfloat16_products_equal_those_of_plain_layers(rows: int) -> None:
+    """Also of so many rows that plain products are taken, and in autocast: the activation comes after both."""
+    torch.manual_seed(1)
+    for layer in (nn.Linear(50, 130).bfloat16(), nn.Linear(64, 64, bias=False).bfloat16()):
+        x = torch.randn(rows, layer.in_features).bfloat16()
+        fast = NativeLinear(layer, PanelMemory([layer]), "relu2")
+        bias = None if layer.bias is None else layer.bias.float()
+        expected = nn.functional.linear(x.float(), layer.weight.float(), bias).relu().square()
+        assert_close(fast(x).float(), expected, rtol=2**-6, atol=1e-4)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert_close(fast(x.float()).float(), expected, rtol=2**-6, atol=1e-4)
 
 
 @torch.inference_mode()

@@ -2,45 +2,28 @@
 
 A step of few rows is bound by reading the weights. They lie in panels, PANEL outputs beside each other for every
 input, so that they are read once, from beginning to end, whatever the number of rows (decision 192). Every output is
-one sum over the inputs in their order: a row has the same bits alone and beside others. */
+one sum over the inputs in their order: a row has the same bits alone and beside others. Weights and KV cache may be
+bfloat16; sums, normalizations and what lies between layers are float (decision 213). */
 
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "vectors.h"
 
-#if defined(__AVX512F__)
-#define LANES 16
-#define WIDE 4 /* vectors of a panel */
-#elif defined(__AVX2__)
-#define LANES 8
-#define WIDE 2
-#else
-#define LANES 4
-#define WIDE 4
-#endif
 #define TILE 6 /* rows at a time: TILE × WIDE sums stay in registers */
 #define PANEL (LANES * WIDE)
 #define PARALLEL (1 << 20) /* multiplications that are worth waking other threads for */
-#define AHEAD 8 /* slots of a KV cache that are fetched before they are read */
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int8_t bytes __attribute__((vector_size(LANES), aligned(1)));
-
 enum norms { NO_NORM, LAYER_NORM, RMS_NORM };
 enum activations { NO_ACTIVATION, RELU, RELU2, GELU, GELU_TANH, SILU };
+enum types { FLOAT, INT8, BFLOAT16 };
 
 typedef struct {
-    const void *panels;  /* (outputs / PANEL, inputs, PANEL) */
-    const float *scale;  /* (outputs,) of int8 weights; null: float weights */
-    const float *bias;   /* (outputs,), or null */
-    int64_t inputs, outputs;
+    const void *panels; /* (outputs / PANEL, inputs, PANEL); bfloat16: (outputs / PANEL, inputs / 2, PANEL, 2) */
+    const float *scale; /* (outputs,) of int8 weights, else null */
+    const float *bias;  /* (outputs,), or null */
+    int64_t inputs, outputs, type;
 } Linear;
 
 typedef struct {
@@ -59,34 +42,6 @@ typedef struct {
 
 int64_t panel_width(void) { return PANEL; }
 
-INLINE vec choose(ints where, vec yes, vec no) { return (vec)((where & (ints)yes) | (~where & (ints)no)); }
-
-INLINE vec exp_of(vec x) { /* 2ⁿ · eʳ with |r| ≤ ln 2 / 2, Cephes' polynomial: within 2 units in the last place */
-    x = choose(x < -87.0f, (vec){0} - 87.0f, x);
-    x = choose(x > 88.0f, (vec){0} + 88.0f, x);
-    vec shifted = x * 1.44269504f + 12582912.0f; /* rounds to an integer in the low bits */
-    ints n = (ints)shifted - 0x4B400000;
-    vec whole = shifted - 12582912.0f;
-    vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return (p * r * r + r + 1.0f) * (vec)((n + 127) << 23);
-}
-
-INLINE vec erf_of(vec x) { /* Abramowitz & Stegun 7.1.26, within 1.5e-7 */
-    vec size = choose(x < 0, -x, x);
-    vec t = 1.0f / (size * 0.3275911f + 1.0f);
-    vec p = t * 1.061405429f - 1.453152027f;
-    p = p * t + 1.421413741f;
-    p = p * t - 0.284496736f;
-    p = p * t + 0.254829592f;
-    vec y = 1.0f - p * t * exp_of(-size * size);
-    return choose(x < 0, -y, y);
-}
-
 INLINE vec activated(vec x, int64_t activation) {
     switch (activation) {
     case RELU: return choose(x > 0, x, (vec){0});
@@ -98,45 +53,37 @@ INLINE vec activated(vec x, int64_t activation) {
     }
 }
 
-INLINE float sum_of(vec x) {
-    float *part = (float *)&x;
-#pragma GCC unroll 8
-    for (int half = LANES / 2; half; half /= 2)
-#pragma GCC unroll 8
-        for (int i = 0; i < half; i++) part[i] += part[i + half];
-    return part[0];
-}
-
 /* Products of `rows` ≤ TILE inputs with a panel, by type of the weights; `ahead` is fetched meanwhile. */
-#define MULTIPLY(NAME, TYPE, LOAD)                                                                                     \
-    INLINE void NAME##_tile(const int rows, const float *x, int64_t stride, const TYPE *weight, int64_t inputs,        \
-                            const char *ahead, vec sums[TILE][WIDE]) {                                                 \
+#define MULTIPLY(NAME, INPUT, WEIGHT, VECTOR, LOAD, ADD)                                                               \
+    INLINE void NAME##_tile(const int rows, const INPUT *x, int64_t stride, const WEIGHT *weight, const char *ahead,   \
+                            vec sums[TILE][WIDE]) {                                                                    \
         vec s[TILE][WIDE];                                                                                             \
         for (int r = 0; r < rows; r++)                                                                                 \
             for (int j = 0; j < WIDE; j++) s[r][j] = (vec){0};                                                         \
-        for (int64_t k = 0; k < inputs; k++, weight += PANEL) {                                                        \
+        for (int64_t k = 0; k < stride; k++, weight += PANEL) {                                                        \
             if (rows > 1) /* one row reads as fast as memory allows anyway */                                          \
                 for (int line = 0; line < 128; line += 64) __builtin_prefetch(ahead + 128 * k + line, 0, 2);           \
-            vec w[WIDE];                                                                                               \
+            VECTOR w[WIDE];                                                                                            \
             for (int j = 0; j < WIDE; j++) w[j] = LOAD(weight + j * LANES);                                            \
             for (int r = 0; r < rows; r++)                                                                             \
-                for (int j = 0; j < WIDE; j++) s[r][j] += x[r * stride + k] * w[j];                                    \
+                for (int j = 0; j < WIDE; j++) s[r][j] = ADD(s[r][j], x[r * stride + k], w[j]);                        \
         }                                                                                                              \
         for (int r = 0; r < rows; r++)                                                                                 \
             for (int j = 0; j < WIDE; j++) sums[r][j] = s[r][j];                                                       \
     }                                                                                                                  \
-    static void NAME(int64_t rows, const float *x, int64_t inputs, const TYPE *weight, const char *ahead,              \
+    static void NAME(int64_t rows, const INPUT *x, int64_t stride, const WEIGHT *weight, const char *ahead,            \
                      vec sums[TILE][WIDE]) {                                                                           \
         switch (rows) {                                                                                                \
-        case 1: NAME##_tile(1, x, inputs, weight, inputs, ahead, sums); break;                                         \
-        case 2: NAME##_tile(2, x, inputs, weight, inputs, ahead, sums); break;                                         \
-        case 3: NAME##_tile(3, x, inputs, weight, inputs, ahead, sums); break;                                         \
-        case 4: NAME##_tile(4, x, inputs, weight, inputs, ahead, sums); break;                                         \
-        case 5: NAME##_tile(5, x, inputs, weight, inputs, ahead, sums); break;                                         \
-        default: NAME##_tile(TILE, x, inputs, weight, inputs, ahead, sums);                                            \
+        case 1: NAME##_tile(1, x, stride, weight, ahead, sums); break;                                                 \
+        case 2: NAME##_tile(2, x, stride, weight, ahead, sums); break;                                                 \
+        case 3: NAME##_tile(3, x, stride, weight, ahead, sums); break;                                                 \
+        case 4: NAME##_tile(4, x, stride, weight, ahead, sums); break;                                                 \
+        case 5: NAME##_tile(5, x, stride, weight, ahead, sums); break;                                                 \
+        default: NAME##_tile(TILE, x, stride, weight, ahead, sums);                                                    \
         }                                                                                                              \
     }
 #define LOAD_FLOAT(p) (*(const vec *)(p))
+#define LOAD_PAIRS(p) (*(const words *)(p))
 #if defined(__AVX512F__) /* which GCC does not make of the conversion below */
 #define LOAD_INT8(p) (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p))))
 #elif defined(__AVX2__)
@@ -144,14 +91,47 @@ INLINE float sum_of(vec x) {
 #else
 #define LOAD_INT8(p) __builtin_convertvector(*(const bytes *)(p), vec)
 #endif
-MULTIPLY(multiply_float, float, LOAD_FLOAT)
-MULTIPLY(multiply_int8, int8_t, LOAD_INT8)
+#define ADD_PRODUCT(s, x, w) (s + x * w)
+#if defined(__AVX512BF16__) && LANES == 16 /* two products at once, of inputs that are rounded, too */
+typedef uint32_t Pair;
+#define ADD_PAIRS(s, x, w) (vec)_mm512_dpbf16_ps((__m512)(s), (__m512bh)_mm512_set1_epi32(x), (__m512bh)(w))
+#else
+typedef struct {
+    float first, second;
+} Pair;
+#define ADD_PAIRS(s, x, w) (s + x.first * (vec)(w << 16) + x.second * (vec)(w & 0xFFFF0000u))
+#endif
+MULTIPLY(multiply_float, float, float, vec, LOAD_FLOAT, ADD_PRODUCT)
+MULTIPLY(multiply_int8, float, int8_t, vec, LOAD_INT8, ADD_PRODUCT)
+MULTIPLY(multiply_bfloat16, Pair, uint32_t, words, LOAD_PAIRS, ADD_PAIRS)
+
+INLINE uint16_t rounded(float x) { /* to bfloat16, nearest, ties to even; NaN stays one */
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return x != x ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+/* Inputs of bfloat16 weights two by two: x itself, or rounded into memory to be freed. */
+static Pair *pairs_of(const float *x, int64_t count) {
+#if defined(__AVX512BF16__) && LANES == 16
+    uint16_t *out = malloc(2 * count);
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16)
+        _mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
+    for (; i < count; i++) out[i] = rounded(x[i]);
+    return (Pair *)out;
+#else
+    return (Pair *)x;
+#endif
+}
 
 /* y (rows, outputs) = activation(x (rows, inputs) · weightᵀ + bias), times `gate` or plus `residual` where given. */
 void linear(const Linear *layer, const float *x, int64_t rows, int64_t activation, const float *gate,
             const float *residual, float *y, int64_t threads) {
     int64_t inputs = layer->inputs, outputs = layer->outputs, panels = (outputs + PANEL - 1) / PANEL;
-    int64_t tiles = (rows + TILE - 1) / TILE, weight = layer->scale ? sizeof(int8_t) : sizeof(float);
+    int64_t tiles = (rows + TILE - 1) / TILE, steps = layer->type == BFLOAT16 ? inputs / 2 : inputs;
+    int64_t weight = layer->type == INT8 ? 1 : layer->type == FLOAT ? 4 : 2; /* bytes */
+    Pair *pairs = layer->type == BFLOAT16 ? pairs_of(x, rows * inputs) : NULL;
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows * inputs * outputs > PARALLEL)
     for (int64_t panel = 0; panel < panels; panel++) {
         int64_t first = panel * PANEL, width = outputs - first < PANEL ? outputs - first : PANEL;
@@ -159,12 +139,14 @@ void linear(const Linear *layer, const float *x, int64_t rows, int64_t activatio
             int64_t from = rows * tile / tiles, count = rows * (tile + 1) / tiles - from; /* of about equal size */
             vec sums[TILE][WIDE];
             /* Each tile fetches a part of the next panel into the cache while it computes. */
-            const char *ahead = (const char *)layer->panels + (first + PANEL) * inputs * weight + tile * inputs * 128;
-            const float *input = x + from * inputs;
-            if (layer->scale)
-                multiply_int8(count, input, inputs, (const int8_t *)layer->panels + first * inputs, ahead, sums);
+            const char *here = (const char *)layer->panels + first * inputs * weight;
+            const char *ahead = here + PANEL * inputs * weight + tile * steps * 128;
+            if (layer->type == INT8)
+                multiply_int8(count, x + from * inputs, steps, (const int8_t *)here, ahead, sums);
+            else if (layer->type == BFLOAT16)
+                multiply_bfloat16(count, pairs + from * steps, steps, (const uint32_t *)here, ahead, sums);
             else
-                multiply_float(count, input, inputs, (const float *)layer->panels + first * inputs, ahead, sums);
+                multiply_float(count, x + from * inputs, steps, (const float *)here, ahead, sums);
             for (int64_t r = 0; r < count; r++) {
                 float out[PANEL];
                 float *row = (float *)sums[r];
@@ -183,16 +165,23 @@ void linear(const Linear *layer, const float *x, int64_t rows, int64_t activatio
             }
         }
     }
+    if ((void *)pairs != (void *)x) free(pairs);
 }
 
 static void normalize(const Norm *norm, const float *x, int64_t width, float *y) {
-    double sum = 0, squares = 0;
-    float mean = 0;
+    int64_t whole = width - width % LANES;
+    float mean = 0, squares = 0;
+    vec sums = {0};
     if (norm->kind == LAYER_NORM) {
-        for (int64_t i = 0; i < width; i++) sum += x[i];
-        mean = sum / width;
+        for (int64_t i = 0; i < whole; i += LANES) sums += *(vec *)(x + i);
+        mean = sum_of(sums);
+        for (int64_t i = whole; i < width; i++) mean += x[i];
+        mean /= width;
     }
-    for (int64_t i = 0; i < width; i++) squares += (double)(x[i] - mean) * (x[i] - mean);
+    sums = (vec){0};
+    for (int64_t i = 0; i < whole; i += LANES) sums += (*(vec *)(x + i) - mean) * (*(vec *)(x + i) - mean);
+    squares = sum_of(sums);
+    for (int64_t i = whole; i < width; i++) squares += (x[i] - mean) * (x[i] - mean);
     float scale = 1 / sqrt(squares / width + norm->eps);
     for (int64_t i = 0; i < width; i++) {
         float normal = (x[i] - mean) * scale;
@@ -216,22 +205,8 @@ static void rotate(const Block *block, float *head, int64_t position) {
     }
 }
 
-INLINE float dot(const float *a, const float *b, int64_t size) {
-    vec sums = {0};
-    int64_t i = 0;
-    for (; i + LANES <= size; i += LANES) sums += *(vec *)(a + i) * *(vec *)(b + i);
-    float total = sum_of(sums);
-    for (; i < size; i++) total += a[i] * b[i];
-    return total;
-}
-
-INLINE void fetch(const float *from, int64_t count) { /* into the cache, before it is read */
-    for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
-}
-
 static void softmax(float *scores, int64_t count) {
-    float greatest = -INFINITY;
-    for (int64_t j = 0; j < count; j++) greatest = scores[j] > greatest ? scores[j] : greatest;
+    float greatest = greatest_of(scores, count);
     vec sums = {0};
     for (int64_t j = count; j < count + LANES; j++) scores[j] = greatest - 200; /* to the end of a vector, weight 0 */
     for (int64_t j = 0; j < count; j += LANES) {
@@ -242,57 +217,124 @@ static void softmax(float *scores, int64_t count) {
     for (int64_t j = 0; j < count; j++) scores[j] *= scale;
 }
 
-/* out += the sum of `count` values, `stride` apart, by their weights */
-INLINE void accumulate(const int count, const float *weights, const float *value, int64_t stride, int64_t size,
-                       float *out) {
+/* LANES numbers of a KV cache, float or bfloat16 (`half`). */
+INLINE vec cached(const void *at, int64_t i, const int half) {
+    if (!half) return *(const vec *)((const float *)at + i);
+    const uint16_t *from = (const uint16_t *)at + i;
+#if defined(__AVX512F__) /* as with LOAD_INT8 */
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from)), 16);
+#elif defined(__AVX2__)
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
+#else
+    return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
+#endif
+}
+
+INLINE float cached_one(const void *at, int64_t i, const int half) {
+    if (!half) return ((const float *)at)[i];
+    uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+/* Products of a query with the keys of LANES slots, `stride` bytes apart, of which `count` are there; as many slots
+ahead are fetched meanwhile. */
+INLINE vec scores_of(const float *query, const char *key, int64_t stride, int64_t count, int64_t size, const int half) {
+    vec sums[LANES];
+#pragma GCC unroll 16
+    for (int n = 0; n < LANES; n++) {
+        int64_t i = 0;
+        sums[n] = (vec){0};
+        for (; i + LANES <= size; i += LANES) {
+            __builtin_prefetch(key + LANES * stride + i * (half ? 2 : 4), 0, 2);
+            sums[n] += *(vec *)(query + i) * cached(key, i, half);
+        }
+        for (; i < size; i++) sums[n][0] += query[i] * cached_one(key, i, half);
+        key += n + 1 < count ? stride : 0;
+    }
+    return sums_of(sums);
+}
+
+/* out += the sum of the values of LANES slots, `stride` bytes apart, by their weights, which are 0 beyond `count` */
+INLINE void accumulate(const float *weights, const char *value, int64_t stride, int64_t count, int64_t size, float *out,
+                       const int half) {
     int64_t i = 0;
     for (; i + LANES <= size; i += LANES) {
         vec sum = *(vec *)(out + i);
-        for (int n = 0; n < count; n++) sum += weights[n] * *(vec *)(value + n * stride + i);
+        const char *at = value;
+#pragma GCC unroll 16
+        for (int n = 0; n < LANES; n++) {
+            __builtin_prefetch(at + LANES * stride + i * (half ? 2 : 4), 0, 2);
+            sum += weights[n] * cached(at, i, half);
+            at += n + 1 < count ? stride : 0;
+        }
         *(vec *)(out + i) = sum;
     }
     for (; i < size; i++)
-        for (int n = 0; n < count; n++) out[i] += weights[n] * value[n * stride + i];
+        for (int64_t n = 0; n < LANES && n < count; n++) out[i] += weights[n] * cached_one(value + n * stride, i, half);
 }
 
-/* Attention of a row's query heads to slots [from, to) of key-value heads [first, last): out = softmax(query · keys ·
-scale) · values. All heads of a slot are read before the next slot, as they lie in memory. scores (heads, room) is
-scratch. */
-static void attend(const Block *block, const float *query, const float *key, const float *value, int64_t from,
-                   int64_t to, int64_t first, int64_t last, int64_t room, float *scores, float *out) {
-    int64_t size = block->size, group = block->heads / block->kv_heads, stride = block->kv_heads * size, j = from;
-    int64_t begin = first * group, end = last * group; /* query heads */
-    for (; j < to; j++) {
-        const float *slot = key + j * stride;
-        fetch(slot + AHEAD * stride + first * size, (last - first) * size);
-        for (int64_t h = begin; h < end; h++)
-            scores[h * room + j - from] = dot(query + h * size, slot + h / group * size, size) * block->scale;
-    }
-    for (int64_t h = begin; h < end; h++) softmax(scores + h * room, to - from);
-    memset(out + begin * size, 0, (end - begin) * size * sizeof(float));
-    for (j = from; j < to; j += 4) {
-        const float *slot = value + j * stride, *weights = scores + j - from;
-        for (int64_t n = 0; n < 4; n++) fetch(slot + (n + AHEAD) * stride + first * size, (last - first) * size);
+/* A row's new queries, and where attention to the slots [from, to) of its KV cache goes. */
+typedef struct {
+    const float *query;
+    const char *key, *value;
+    int64_t from, to, room;
+    float *scores, *out; /* scores (heads, room) is scratch */
+} Row;
+
+/* Attention of the query heads of key-value heads [first, last): out = softmax(query · keys · scale) · values. Slots are
+read LANES at a time, all heads of some before the next, as they lie in memory. */
+INLINE void attend_to(const Block *block, const Row *row, int64_t first, int64_t last, int64_t size, const int half) {
+    int64_t group = block->heads / block->kv_heads, begin = first * group, end = last * group; /* query heads */
+    int64_t head = size * (half ? 2 : 4), stride = block->kv_heads * head;
+    float scale = block->scale;
+    for (int64_t j = row->from; j < row->to; j += LANES)
         for (int64_t h = begin; h < end; h++) {
-            const float *head = slot + h / group * size;
-            if (j + 4 <= to)
-                accumulate(4, weights + h * room, head, stride, size, out + h * size);
-            else
-                for (int64_t n = 0; j + n < to; n++)
-                    accumulate(1, weights + h * room + n, head + n * stride, stride, size, out + h * size);
+            const char *keys = row->key + j * stride + h / group * head;
+            vec scores = scores_of(row->query + h * size, keys, stride, row->to - j, size, half);
+            *(vec *)(row->scores + h * row->room + j - row->from) = scores * scale;
         }
-    }
+    for (int64_t h = begin; h < end; h++) softmax(row->scores + h * row->room, row->to - row->from);
+    memset(row->out + begin * size, 0, (end - begin) * size * sizeof(float));
+    for (int64_t j = row->from; j < row->to; j += LANES)
+        for (int64_t h = begin; h < end; h++) {
+            const char *values = row->value + j * stride + h / group * head;
+            const float *weights = row->scores + h * row->room + j - row->from;
+            accumulate(weights, values, stride, row->to - j, size, row->out + h * size, half);
+        }
 }
 
-/* The self-attention sublayer of one new token of each row: x (rows, width) to y. Keys and values of a row, (slots + 1,
-kv_heads, size), begin `row_stride` apart; `length` (rows,) counts its tokens. A new token that is not counted, or finds
-no slot, goes to the last, which is never read. */
+static void attend(const Block *block, const Row *row, int64_t first, int64_t last, int64_t half) {
+    int64_t size = block->size; /* loops of the usual one are unrolled */
+    if (half)
+        size == 64 ? attend_to(block, row, first, last, 64, 1) : attend_to(block, row, first, last, size, 1);
+    else
+        size == 64 ? attend_to(block, row, first, last, 64, 0) : attend_to(block, row, first, last, size, 0);
+}
+
+static void write_slot(char *cache, int64_t slot, const float *x, int64_t count, int64_t half) {
+    if (!half) {
+        memcpy(cache + slot * count * 4, x, count * 4);
+        return;
+    }
+    uint16_t *out = (uint16_t *)cache + slot * count;
+    for (int64_t i = 0; i < count; i++) out[i] = rounded(x[i]);
+}
+
+/* The KV cache of one layer. Keys and values of a row, (slots + 1, kv_heads, size), begin `row_stride` numbers apart. */
+typedef struct {
+    char *key, *value;
+    int64_t row_stride, slots, half; /* half: bfloat16, else float */
+} Cache;
+
+/* The self-attention sublayer of one new token of each row: x (rows, width) to y, which may be x. `length` (rows,)
+counts the tokens of a row. A new token that is not counted, or finds no slot, goes to the last, which is never read. */
 void attention_sublayer(const Block *block, const float *x, int64_t rows, const int64_t *positions,
-                        const int64_t *length, float *key, float *value, int64_t row_stride, int64_t slots, float *y,
-                        int64_t threads) {
+                        const int64_t *length, const Cache *cache, float *y, int64_t threads) {
     int64_t width = block->output.outputs, size = block->size, heads = block->heads, kv_heads = block->kv_heads;
-    int64_t projected = block->query_key_value.outputs, stride = kv_heads * size;
-    int64_t inner = heads * size, room = slots + 2 * LANES;
+    int64_t projected = block->query_key_value.outputs, stride = kv_heads * size, slots = cache->slots;
+    int64_t inner = heads * size, room = slots + 2 * LANES, apart = cache->row_stride * (cache->half ? 2 : 4);
     float *scratch = malloc(sizeof(float) * rows * (width + projected + inner + heads * room));
     float *normal = scratch, *qkv = normal + rows * width, *attended = qkv + rows * projected;
     float *scores = attended + rows * inner;
@@ -307,8 +349,8 @@ void attention_sublayer(const Block *block, const float *x, int64_t rows, const 
             if (norm->kind != NO_NORM) normalize(norm, head, size, head);
             if (block->cos) rotate(block, head, position);
         }
-        memcpy(key + r * row_stride + slot * stride, new_key, stride * sizeof(float));
-        memcpy(value + r * row_stride + slot * stride, new_value, stride * sizeof(float));
+        write_slot(cache->key + r * apart, slot, new_key, stride, cache->half);
+        write_slot(cache->value + r * apart, slot, new_value, stride, cache->half);
     }
     int64_t parts = rows < threads && threads <= kv_heads ? threads : 1; /* heads are shared out where rows are few */
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows * slots * inner > PARALLEL)
@@ -316,15 +358,16 @@ void attention_sublayer(const Block *block, const float *x, int64_t rows, const 
         int64_t r = n / parts, part = n % parts, to = length[r] < slots ? length[r] : slots;
         int64_t from = block->window && to > block->window ? to - block->window : 0;
         int64_t first = kv_heads * part / parts, last = kv_heads * (part + 1) / parts;
-        attend(block, qkv + r * projected, key + r * row_stride, value + r * row_stride, from, to, first, last, room,
-               scores + r * heads * room, attended + r * inner);
+        Row row = {qkv + r * projected, cache->key + r * apart,    cache->value + r * apart, from, to,
+                   room,                scores + r * heads * room, attended + r * inner};
+        attend(block, &row, first, last, cache->half);
     }
     linear(&block->output, attended, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
     if (!block->pre) normalized(&block->attention_norm, y, rows, width, y);
     free(scratch);
 }
 
-/* The feed-forward sublayer: x (rows, width) to y. */
+/* The feed-forward sublayer: x (rows, width) to y, which may be x. */
 void feed_forward_sublayer(const Block *block, const float *x, int64_t rows, float *y, int64_t threads) {
     int64_t width = block->down.outputs, inner = block->up.outputs;
     float *scratch = malloc(sizeof(float) * rows * (width + 2 * inner));
@@ -335,4 +378,32 @@ void feed_forward_sublayer(const Block *block, const float *x, int64_t rows, flo
     linear(&block->down, hidden, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
     if (!block->pre) normalized(&block->feed_forward_norm, y, rows, width, y);
     free(scratch);
+}
+
+/* x (rows, width) through all blocks, in place; the caches of layers begin `layer_stride` numbers apart. */
+void run_blocks(const Block *blocks, int64_t layers, float *x, int64_t rows, const int64_t *positions,
+                const int64_t *length, const Cache *first, int64_t layer_stride, int64_t threads) {
+    int64_t apart = layer_stride * (first->half ? 2 : 4);
+    for (int64_t layer = 0; layer < layers; layer++) {
+        Cache cache = *first;
+        cache.key += layer * apart;
+        cache.value += layer * apart;
+        attention_sublayer(blocks + layer, x, rows, positions, length, &cache, x, threads);
+        feed_forward_sublayer(blocks + layer, x, rows, x, threads);
+    }
+}
+
+/* y (rows, outputs) = log-softmax(x (rows, inputs) · weightᵀ + bias) */
+void log_probs(const Linear *layer, const float *x, int64_t rows, float *y, int64_t threads) {
+    int64_t outputs = layer->outputs, whole = outputs - outputs % LANES;
+    linear(layer, x, rows, NO_ACTIVATION, NULL, NULL, y, threads);
+#pragma omp parallel for num_threads(threads) if (threads > 1 && rows * outputs > PARALLEL)
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = y + r * outputs, greatest = greatest_of(row, outputs), sum = 0;
+        vec sums = {0};
+        for (int64_t i = 0; i < whole; i += LANES) sums += exp_of(*(vec *)(row + i) - greatest);
+        for (int64_t i = whole; i < outputs; i++) sum += expf(row[i] - greatest);
+        float normalizer = greatest + logf(sum + sum_of(sums));
+        for (int64_t i = 0; i < outputs; i++) row[i] -= normalizer;
+    }
 }

@@ -1,9 +1,10 @@
-"""Transformer block for inference on a CPU: decoding steps in compiled C (decision 192)."""
+"""Transformer blocks for inference on a CPU: decoding steps in compiled C (decisions 192 and 213)."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,10 @@ from seqwright.layers.inference.native_linear import Integer, LinearFields, Nati
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.slot_cache import SlotCache
 from seqwright.layers.transformer_block import Block, FeedForward, GatedFeedForward
+from seqwright.layers.transformer_stack import Blocks
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""Of a KV cache that decoding.c reads."""
 
 
 class NormFields(ctypes.Structure):
@@ -34,6 +39,24 @@ class BlockFields(ctypes.Structure):
     )
 
 
+class CacheFields(ctypes.Structure):
+    """`Cache` of decoding.c."""
+
+    _fields_ = (
+        ("key", Pointer),
+        ("value", Pointer),
+        *((name, Integer) for name in ("row_stride", "slots", "half")),
+    )
+
+    @classmethod
+    def of(cls, cache: SlotCache, layer: int) -> CacheFields:
+        """The keys and values of a layer."""
+        key, value = cache.key, cache.value
+        offset = layer * key.stride(1) * key.element_size()
+        half = key.dtype == torch.bfloat16
+        return cls(key.data_ptr() + offset, value.data_ptr() + offset, key.stride(0), cache.size, half)
+
+
 class NativeBlock(Block):
     """Inference-only block that shares its modules with the original, whose linear layers are in C. One token of each
     row over a `SlotCache` is computed in two calls; everything else by the block itself."""
@@ -47,6 +70,7 @@ class NativeBlock(Block):
             setattr(self, name, module)
         attention, feed_forward = self.attention, self.feed_forward
         assert isinstance(feed_forward, FeedForward | GatedFeedForward)
+        self.kept: list[Tensor] = []  # as long as C points to them
         fields = self.fields = BlockFields(
             heads=attention.heads,
             kv_heads=attention.kv_heads,
@@ -57,9 +81,9 @@ class NativeBlock(Block):
         )
         fields.scale = 1 / math.sqrt(fields.size) if attention.attend.scaled else 1.0
         for name in ("attention_norm", "feed_forward_norm"):
-            setattr(fields, name, _norm_fields(getattr(self, name)))
+            setattr(fields, name, self._norm_fields(getattr(self, name)))
         for name in ("query_norm", "key_norm"):
-            setattr(fields, name, _norm_fields(getattr(attention, name)))
+            setattr(fields, name, self._norm_fields(getattr(attention, name)))
         for parent in (attention, feed_forward):
             for name, part in parent.named_children():
                 if isinstance(part, NativeLinear):
@@ -67,12 +91,12 @@ class NativeBlock(Block):
         assert isinstance(feed_forward.up, NativeLinear)
         fields.activation = feed_forward.up.activation
         if attention.rotary is not None:
-            fields.cos, fields.sin = (address(attention.rotary.get_buffer(name)) for name in ("cos", "sin"))
+            fields.cos, fields.sin = (self._float(attention.rotary.get_buffer(name)) for name in ("cos", "sin"))
 
     def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
         if steps > 1 or not isinstance(kv_cache, SlotCache) or torch.is_autocast_enabled("cpu"):
             return False
-        return kv_cache.key.dtype == torch.float32 and kv_cache.key.is_contiguous()
+        return kv_cache.key.dtype in DTYPES and kv_cache.key.is_contiguous()
 
     def forward(
         self,
@@ -88,26 +112,23 @@ class NativeBlock(Block):
         masked = bias is not None or mask is not None
         if not isinstance(kv_cache, SlotCache) or masked or not self.masks_cache(kv_cache, x.size(1)):
             return super().forward(x, positions, kv_cache, layer, bias=bias, mask=mask, memory=memory)
-        x = self._attend(x.contiguous(), positions, kv_cache, layer)
+        out = self._attend(x.float().contiguous(), positions, kv_cache, layer)
         if self.cross is not None:
             cross = self.cross
-            x = self._sublayer(x, self.cross_norm, lambda y: cross(y, memory))
-        return self._feed_forward(x)
+            crossed = self._sublayer(out.to(x.dtype), self.cross_norm, lambda y: cross(y, memory))
+            out = crossed.float()
+        return self._feed_forward(out).to(x.dtype)
 
     def _attend(self, x: Tensor, positions: Tensor, kv_cache: SlotCache, layer: int) -> Tensor:
         """Self-attention of rows (R, 1, D), with its normalization and residual sum."""
-        out, key, value = torch.empty_like(x), kv_cache.key, kv_cache.value
-        offset = layer * key.stride(1) * key.element_size()
+        out = torch.empty_like(x)
         kernels().attention_sublayer(
             ctypes.addressof(self.fields),
             x.data_ptr(),
             len(x),
             positions.expand(len(x), 1).contiguous().data_ptr(),
             kv_cache.length.data_ptr(),
-            key.data_ptr() + offset,
-            value.data_ptr() + offset,
-            key.stride(0),
-            kv_cache.size,
+            ctypes.byref(CacheFields.of(kv_cache, layer)),
             out.data_ptr(),
             torch.get_num_threads(),
         )
@@ -120,13 +141,62 @@ class NativeBlock(Block):
         kernels().feed_forward_sublayer(ctypes.addressof(self.fields), x.data_ptr(), len(x), out.data_ptr(), threads)
         return out
 
+    def _norm_fields(self, norm: nn.Module) -> NormFields:
+        match norm:
+            case nn.LayerNorm():
+                return NormFields(self._float(norm.weight), self._float(norm.bias), 1, norm.eps)
+            case nn.RMSNorm():
+                return NormFields(self._float(norm.weight), None, 2, norm.eps or torch.finfo(torch.float32).eps)
+            case nn.Identity():
+                return NormFields()
+        raise TypeError(f"decoding.c has no {type(norm).__name__}")
 
-def _norm_fields(norm: nn.Module) -> NormFields:
-    match norm:
-        case nn.LayerNorm():
-            return NormFields(address(norm.weight), address(norm.bias), 1, norm.eps)
-        case nn.RMSNorm():
-            return NormFields(address(norm.weight), None, 2, norm.eps or torch.finfo(torch.float32).eps)
-        case nn.Identity():
-            return NormFields()
-    raise TypeError(f"decoding.c has no {type(norm).__name__}")
+    def _float(self, tensor: Tensor | None) -> int | None:
+        """Where the numbers of a tensor lie as float32."""
+        if tensor is None:
+            return None
+        self.kept.append(tensor.detach().float())
+        return address(self.kept[-1])
+
+
+class NativeBlocks(Blocks):
+    """Inference-only blocks in C. One token of each row over a `SlotCache` goes through all of them in one call, where
+    none attends to a source."""
+
+    def __init__(self, plain: Iterable[Block]):
+        super().__init__(NativeBlock(block) for block in plain)
+        blocks = [block for block in self if isinstance(block, NativeBlock)]
+        self.fields = (BlockFields * len(blocks))(*(block.fields for block in blocks))
+        self.crossed = any(block.cross is not None for block in blocks)
+
+    def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
+        first = self[0]  # all are alike
+        assert isinstance(first, NativeBlock)
+        return first.masks_cache(kv_cache, steps)
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        kv_cache: KVCache | None = None,
+        *,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+        memory: Sequence[CrossKV | None] | None = None,
+    ) -> Tensor:
+        masked = bias is not None or mask is not None
+        if self.crossed or masked or not isinstance(kv_cache, SlotCache) or not self.masks_cache(kv_cache, x.size(1)):
+            return super().forward(x, positions, kv_cache, bias=bias, mask=mask, memory=memory)
+        rows = x.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        kernels().run_blocks(
+            ctypes.addressof(self.fields),
+            len(self),
+            rows.data_ptr(),
+            len(rows),
+            positions.expand(len(rows), 1).contiguous().data_ptr(),
+            kv_cache.length.data_ptr(),
+            ctypes.byref(CacheFields.of(kv_cache, 0)),
+            kv_cache.key.stride(1),
+            torch.get_num_threads(),
+        )
+        return rows.to(x.dtype)

@@ -14,11 +14,11 @@ from seqwright.core.protocols import Ensemble
 from seqwright.layers.heads import TokenHead
 from seqwright.layers.inference import native_linear, packed_linear
 from seqwright.layers.inference.int8_linear import Int8Linear
-from seqwright.layers.inference.native_block import NativeBlock
-from seqwright.layers.inference.native_linear import NativeLinear, PanelMemory
+from seqwright.layers.inference.native_block import NativeBlocks
+from seqwright.layers.inference.native_linear import NativeLinear, NativeTokenHead, PanelMemory
 from seqwright.layers.inference.packed_linear import PackedLinear, available, should_pack
 from seqwright.layers.transformer_block import activation_name
-from seqwright.layers.transformer_stack import Stack
+from seqwright.layers.transformer_stack import Blocks, Stack
 
 M = TypeVar("M")
 
@@ -63,11 +63,12 @@ def _fuse_blocks(model: nn.Module) -> None:
     for stack in [part for part in model.modules() if isinstance(part, Stack) and can_fuse(part, on_gpu)]:
         from seqwright.layers.inference.fused_block import FusedBlock  # needs Triton
 
-        stack.blocks = nn.ModuleList(FusedBlock(block, stack.context) for block in stack.blocks)  # type: ignore[arg-type]
+        stack.blocks = Blocks(FusedBlock(block, stack.context) for block in stack.blocks)  # type: ignore[arg-type]
 
 
 def _compile_blocks(model: nn.Module) -> None:
-    """Replaces linear layers, and the blocks that consist of them, by compiled ones where this CPU has a compiler."""
+    """Replaces linear layers, and the blocks and heads that consist of them, by compiled ones where this CPU has a
+    compiler."""
     stacks = [part for part in model.modules() if isinstance(part, Stack) and can_fuse(part, native_linear.has_kernel)]
     in_blocks = {id(module) for stack in stacks for module in stack.blocks.modules()}
     layers = [
@@ -83,7 +84,10 @@ def _compile_blocks(model: nn.Module) -> None:
     for parent, name, part in layers:
         setattr(parent, name, NativeLinear(part, memory, fuse_activation(parent, name, native_linear.ACTIVATIONS)))
     for stack in stacks:
-        stack.blocks = nn.ModuleList(NativeBlock(block) for block in stack.blocks)  # type: ignore[arg-type]
+        stack.blocks = NativeBlocks(stack.blocks)  # type: ignore[arg-type]
+    for parent, name, head in _parts(model):
+        if type(head) is TokenHead and isinstance(head.readout, NativeLinear):
+            setattr(parent, name, NativeTokenHead(head))
 
 
 def fuse_activation(parent: nn.Module, name: str, known: Collection[str]) -> str:
