@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.check import LawResult
     from seqwright.studies.compare.comparison import Comparison
     from seqwright.studies.explain.explanation import Explanation
-    from seqwright.studies.ladder import Ladder, Rung
+    from seqwright.studies.ladder import Ladder
     from seqwright.studies.plan_result import Plan
     from seqwright.studies.sweep.shown import Sweep
 
@@ -175,14 +175,12 @@ register_encoder = build.register_encoder
 
 
 @hinted
-def demo(
-    folder: str | Path = RUNS / "demo", *, minutes: float | None = None, progress: Progress = SILENT
-) -> list[Rung]:
+def demo(folder: str | Path = RUNS / "demo", *, minutes: float | None = None, progress: Progress = SILENT) -> Ladder:
     """Trains a ladder of language models on a text that ships with Python; finished ones are reused. `minutes` is a
     time budget for all of them together."""
     from seqwright.studies.demo import demo as train_ladder
 
-    return train_ladder(Path(folder), progress, minutes=minutes).rungs
+    return train_ladder(Path(folder), progress, minutes=minutes)
 
 
 @hinted

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -115,6 +116,25 @@ def print_table(table: Any, *, width: int = PIPED_WIDTH) -> None:
     from rich.console import Console
 
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else width).print(table)
+
+
+def print_parts(parts: Iterable[Any]) -> None:
+    """Prints the lines and tables of a result, in order."""
+    for part in parts:
+        if isinstance(part, str):
+            echo(part)
+        else:
+            print_table(part)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Context manager of a command that resumes: Ctrl-C says so, with the exit status of SIGINT."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo("stopped; the same command resumes.", err=True)
+        raise click.exceptions.Exit(130) from None
 
 
 def table_width(table: Any) -> int:

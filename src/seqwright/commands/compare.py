@@ -15,7 +15,7 @@ from seqwright.commands.common import (
     echo,
     on_files,
     print_json,
-    print_table,
+    print_parts,
 )
 
 
@@ -66,8 +66,4 @@ def command(
     if as_json:
         print_json(comparison.as_json())
         return
-    for part in comparison.printed():
-        if isinstance(part, str):
-            echo(part)
-        else:
-            print_table(part)
+    print_parts(comparison.printed())

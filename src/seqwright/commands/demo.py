@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from seqwright.commands.common import JSON, echo, print_json
-from seqwright.commands.ladder import ladder_json, print_ladder
+from seqwright.commands.common import JSON, echo, print_json, print_parts, resumable
 
 
 @click.command("demo")
@@ -28,11 +27,11 @@ def command(folder: str, minutes: float | None, quiet: bool, as_json: bool) -> N
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.studies.demo import demo
 
-    with TerminalProgress(quiet=quiet or as_json) as progress:
+    with resumable(), TerminalProgress(quiet=quiet or as_json) as progress:
         trained = demo(Path(folder), progress, minutes=minutes)
     if as_json:
-        print_json(ladder_json(trained))
+        print_json(trained.as_json())
         return
-    print_ladder(trained)
+    print_parts(trained.printed())
     best = min(trained.rungs, key=lambda rung: rung.summary["bits_per_byte"])
     echo(f"report: {trained.page}\ntry:    seqwright generate {best.path} 'The'")

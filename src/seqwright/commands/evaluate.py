@@ -18,6 +18,7 @@ from seqwright.commands.common import (
     on_files,
     options_from,
     print_json,
+    print_parts,
     print_table,
     split_data_overrides,
 )
@@ -103,11 +104,7 @@ def command(
         in_fp32 = {} if exact is None else {"fp32": exact.as_json()["scores"]}
         print_json({"run": run, "fingerprint": fingerprint, "on": files or "validation"} | scores.as_json() | in_fp32)
         return
-    for part in scores.printed(fingerprint):
-        if isinstance(part, str):
-            echo(part)
-        else:
-            print_table(part)
+    print_parts(scores.printed(fingerprint))
     if exact is not None:
         echo(f"{precision} instead of fp32: {_changes(exact['scores'], scores['scores'])}.")
 

@@ -15,11 +15,12 @@ from seqwright.commands.common import (
     MultiValueCommand,
     echo,
     print_json,
-    print_table,
+    print_parts,
+    resumable,
 )
 
 if TYPE_CHECKING:
-    from seqwright.studies.ladder import Ladder
+    pass
 
 
 @click.command("ladder", cls=MultiValueCommand)
@@ -69,7 +70,7 @@ def command(
     columns: tuple[str, ...],
     overrides: tuple[str, ...],
     as_json: bool,
-) -> int:
+) -> None:
     """Train models from simple to large on your data under one time budget, and say which of them is enough.
 
     \b
@@ -86,78 +87,21 @@ def command(
     files = [name for names in data.values() for name in names]
     path = folder or Path("runs") / f"ladder-{Path(files[0]).name.split('.')[0] if files else ''}"
     given: dict[str, Any] = {kind: names or None for kind, names in data.items()}
-    with TerminalProgress(quiet=quiet or as_json) as progress:
-        try:
-            trained = ladder(
-                path,
-                valid=valid,
-                minutes=minutes,
-                models=kinds,
-                base=base,
-                columns=columns,
-                set=overrides,
-                progress=progress,
-                **given,
-            )
-        except KeyboardInterrupt:
-            echo("stopped; the same command resumes.", err=True)
-            return 130
+    with resumable(), TerminalProgress(quiet=quiet or as_json) as progress:
+        trained = ladder(
+            path,
+            valid=valid,
+            minutes=minutes,
+            models=kinds,
+            base=base,
+            columns=columns,
+            set=overrides,
+            progress=progress,
+            **given,
+        )
     if as_json:
-        print_json(ladder_json(trained))
-        return 0
-    print_ladder(trained)
-    echo(trained.verdict)
+        print_json(trained.as_json())
+        return
+    print_parts(trained.printed())
     echo(f"Is a difference significant? `seqwright compare {trained.page.parent}/*`")
     echo(f"report: {trained.page}")
-    return 0
-
-
-def ladder_json(trained: Ladder) -> dict[str, Any]:
-    """The ladder as JSON."""
-    rows = [
-        {"name": r.name, "run": str(r.path), "summary": r.summary, "source": r.source, "sample": r.sample}
-        for r in trained.rungs
-    ]
-    verdict = {"score": trained.score, "enough": trained.enough, "why": trained.why, "verdict": trained.verdict}
-    return {"runs": rows, "report": str(trained.page)} | verdict
-
-
-def print_ladder(trained: Ladder) -> None:
-    """Prints a table of the rungs, a chart of quality over time and their samples."""
-    from seqwright.reporting.numbers import count, duration, figure, interval
-    from seqwright.reporting.run_facts import HIGHER, title, training_rate, unit
-    from seqwright.reporting.terminal import Column, scatter, table
-
-    rows = []
-    for rung in trained.rungs:
-        score, seconds = trained.scores(rung), rung.summary["seconds"]
-        rows.append(
-            {
-                "name": rung.name,
-                "parameters": rung.summary.get("parameters"),
-                "seconds": seconds,
-                "rate": training_rate(rung.summary),
-                "value": score["value"],
-                "interval": interval(score.get("low"), score.get("high")),
-            }
-        )
-    columns = [
-        Column("name", "model"),
-        Column("parameters", "parameters", count),
-        Column("seconds", "training time", duration),
-        Column("rate", f"{unit(trained.rungs[0].summary['scores'])}s/s", count),
-        Column("value", title(trained.score), figure),
-        Column("interval", "95 % interval"),
-    ]
-    print_table(table(rows, columns))
-    points = [(row["name"], row["seconds"], row["value"]) for row in rows if row["seconds"]]
-    better = "higher" if trained.score in HIGHER else "lower"
-    echo(f"{title(trained.score)}, {better} is better, over training time, log scale:")
-    for line in scatter(points, write_x=duration, write_y=figure):
-        echo(line)
-    echo()
-    if sources := list(dict.fromkeys(rung.source for rung in trained.rungs if rung.source)):
-        echo(f"source: {' | '.join(sources)}\n")  # one: all rungs share a split
-    for rung in trained.rungs:
-        if rung.sample:
-            echo(f"{rung.name}: {' '.join(rung.sample.split())}\n")

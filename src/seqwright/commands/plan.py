@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seqwright.commands.common import JSON, echo, print_json, print_table
+from seqwright.commands.common import JSON, print_json, print_parts
 
 
 @click.command("plan")
@@ -47,8 +47,4 @@ def command(
     if as_json:
         print_json(made.as_json())
     else:
-        for part in made.printed():
-            if isinstance(part, str):
-                echo(part)
-            else:
-                print_table(part)
+        print_parts(made.printed())

@@ -14,7 +14,8 @@ from seqwright.commands.common import (
     echo,
     on_files,
     print_json,
-    print_table,
+    print_parts,
+    resumable,
 )
 from seqwright.commands.train import command as train_command
 
@@ -53,7 +54,7 @@ def command(
     columns: tuple[str, ...],
     as_json: bool,
     **shared: Any,
-) -> int:
+) -> None:
     """Sweep keys of RECIPE, or of the default recipe of your own data: train every setting and choose on validation.
 
     Runs are ordinary runs below one folder. The same command resumes a sweep that was stopped; finished runs are not
@@ -69,35 +70,26 @@ def command(
     from seqwright.reporting.progress import TerminalProgress
 
     files = {name: value or None for name, value in shared.items()}
-    with TerminalProgress(quiet=quiet or as_json) as progress:
-        try:
-            result = sweep(
-                **files,
-                columns=columns,
-                set=overrides,
-                seeds=seeds,
-                random=count,
-                halving=halving,
-                on=on,
-                run=folder,
-                progress=progress,
-            )
-        except KeyboardInterrupt:
-            echo("stopped; the same command resumes.", err=True)
-            return 130
+    with resumable(), TerminalProgress(quiet=quiet or as_json) as progress:
+        result = sweep(
+            **files,
+            columns=columns,
+            set=overrides,
+            seeds=seeds,
+            random=count,
+            halving=halving,
+            on=on,
+            run=folder,
+            progress=progress,
+        )
     for note in result.results.notes:
         echo(f"warning: {note}", err=True)
     report = result.write_html(Path(result.results.folder) / "report.html")
     if as_json:
         print_json(result.as_json())
-        return 0
-    for part in result.printed():
-        if isinstance(part, str):
-            echo(part)
-        else:
-            print_table(part)
+        return
+    print_parts(result.printed())
     echo(f"report: {report}")
-    return 0
 
 
 command.params[:0] = [parameter for parameter in train_command.params if parameter.name in SHARED]

@@ -239,9 +239,10 @@ def write_errors(path: Path) -> Iterator[None]:
         code = error.errno
         name = Path(*(part for part in path.parts if not TEMPORARY.fullmatch(part)))  # the final name
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            advice = "Raise the limit on file sizes (ulimit -f)" if code == errno.EFBIG else "Free some space"
             raise UserError(
-                f"no room to write {name}: {os.strerror(code)}, {_free(path)} free. "
-                "Free some space, or choose a folder on another disk; no partial file was left."
+                f"no room to write {name}: {os.strerror(code)}, {_free(path)} free. {advice}, or choose a folder on"
+                " another disk; no partial file was left."
             ) from None
         if code in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
             raise UserError(

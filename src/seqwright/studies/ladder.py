@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from seqwright.build import COUNTED
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.notebook import html_text
 from seqwright.core.progress import Progress
 from seqwright.core.storage import sweep, write_text
 from seqwright.pipeline import recipe
@@ -18,8 +21,9 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.training import train
 from seqwright.reporting.advice import still_falling
 from seqwright.reporting.comparison import comparison
-from seqwright.reporting.numbers import count
-from seqwright.reporting.run_facts import HIGHER, RunFacts, headline, title
+from seqwright.reporting.numbers import count, duration, figure, interval
+from seqwright.reporting.run_facts import HIGHER, RunFacts, headline, title, training_rate, unit
+from seqwright.reporting.terminal import Column, as_text, scatter, table
 from seqwright.runs.directory import RunDirectory
 
 RUNGS: dict[str, tuple[str, ...]] = {
@@ -75,6 +79,59 @@ class Ladder:
         """The score of a rung: value, low and high."""
         score: Mapping[str, Any] = rung.summary["scores"][self.score]
         return score
+
+    def as_json(self) -> dict[str, Any]:
+        rows = [
+            {"name": r.name, "run": str(r.path), "summary": r.summary, "source": r.source, "sample": r.sample}
+            for r in self.rungs
+        ]
+        verdict = {"score": self.score, "enough": self.enough, "why": self.why, "verdict": self.verdict}
+        return {"runs": rows, "report": str(self.page)} | verdict
+
+    def printed(self) -> Iterator[str | Table]:
+        """Lines and tables for the terminal: the rungs, quality over time, their samples, and which is enough."""
+        yield self._table()
+        points = [(rung.name, rung.summary["seconds"], self.scores(rung)["value"]) for rung in self.rungs]
+        better = "higher" if self.score in HIGHER else "lower"
+        yield f"{title(self.score)}, {better} is better, over training time, log scale:"
+        yield from scatter([point for point in points if point[1]], write_x=duration, write_y=figure)
+        yield ""
+        if sources := list(dict.fromkeys(rung.source for rung in self.rungs if rung.source)):
+            yield f"source: {' | '.join(sources)}\n"  # one: all rungs share a split
+        for rung in self.rungs:
+            if rung.sample:
+                yield f"{rung.name}: {' '.join(rung.sample.split())}\n"
+        yield self.verdict
+
+    def __str__(self) -> str:
+        return as_text(self.printed())
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
+
+    def _table(self) -> Table:
+        rows = []
+        for rung in self.rungs:
+            score = self.scores(rung)
+            rows.append(
+                {
+                    "name": rung.name,
+                    "parameters": rung.summary.get("parameters"),
+                    "seconds": rung.summary["seconds"],
+                    "rate": training_rate(rung.summary),
+                    "value": score["value"],
+                    "interval": interval(score.get("low"), score.get("high")),
+                }
+            )
+        columns = [
+            Column("name", "model"),
+            Column("parameters", "parameters", count),
+            Column("seconds", "training time", duration),
+            Column("rate", f"{unit(self.rungs[0].summary['scores'])}s/s", count),
+            Column("value", title(self.score), figure),
+            Column("interval", "95 % interval"),
+        ]
+        return table(rows, columns)
 
 
 def ladder_recipes(

@@ -15,7 +15,7 @@ from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.page import grid, page, section, table
 from seqwright.reporting.run_facts import title
 from seqwright.reporting.svg import SMALL, Axis, Series, chart, strip
-from seqwright.reporting.terminal import Column
+from seqwright.reporting.terminal import Column, as_text
 from seqwright.reporting.terminal import table as terminal_table
 from seqwright.studies.sweep.results import Effect, SweepResults, Trial
 from seqwright.studies.sweep.settings import value_of
@@ -50,6 +50,9 @@ class Sweep:
             scores = results.test["scores"]
             values = ", ".join(f"{title(name, scores)} {figure(value)}" for name, value in scores.items())
             yield f"test ({' '.join(results.test['on'])}), read once, of the chosen setting: {values}"
+
+    def __str__(self) -> str:
+        return as_text(self.printed())
 
     def html(self) -> str:
         """The sweep as a self-contained page."""
