@@ -79,7 +79,7 @@ def test_disk_full_at_first_checkpoint_leaves_no_run(workdir: Path) -> None:
     result = finish(start("train", "--text", "text.txt", *BIG, "--run", "run", cwd=workdir, preexec=limit_file_size))
     assert result.status == 2, result.err
     assert "error: no room to write run/checkpoints" in result.err
-    assert "Free some space, or choose a folder on another disk" in result.err
+    assert "Raise the limit on file sizes (ulimit -f), or choose a folder on another disk" in result.err
     assert files(workdir) == {"text.txt"}
 
 
