@@ -10,8 +10,9 @@ import torch
 from torch.testing import assert_close
 
 from seqwright.core.batch import Batch
+from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
-from seqwright.training.shapes import FirstBatches, few_shapes, lengths_vary
+from seqwright.training.shapes import FirstBatches, few_shapes, lengths_vary, padding
 
 from ..contract.encoders import CLASSIFIERS, blanks, classifier, filler, texts
 from ..contract.kinds import batch, small
@@ -69,15 +70,16 @@ def test_targets_by_position_and_texts_without_a_source_are_left_alone() -> None
         assert few_shapes(given, None) is given
 
 
-def test_a_shorter_last_batch_of_windows_gets_the_rows_of_the_first() -> None:
+def test_compiled_steps_of_windows_have_as_many_rows_in_the_last_batch_of_an_epoch() -> None:
     for model, whole in ((small("gpt"), batch(5)), (filler("bert"), blanks())):
         short = whole.mapped(lambda tensor: tensor[:2])
-        padded = few_shapes(short, None, whole)
+        padded = padding(model, TrainingConfig(batch_size=whole.rows, compile="inductor"))(short)
         assert [tensor.shape for _, tensor in padded.named_tensors()] == [t.shape for _, t in whole.named_tensors()]
         assert padded.count == short.count
         assert_close(loss_and_gradients(model, padded), loss_and_gradients(model, short))
+        assert padding(model, TrainingConfig(batch_size=whole.rows))(short) is short  # captured besides
     lengths = cut(pairs(rows=3), 3, 3)  # those of translators stay on their grid
-    assert few_shapes(lengths, None, lengths).input.shape == (3, 4)
+    assert few_shapes(lengths, None, rows=5).input.shape == (3, 4)
 
 
 class Growing:

@@ -24,7 +24,9 @@ ALPHA = 0.05
 """Significance level: a difference with a greater p-value is a tie."""
 
 T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""97.5 % points of Student's t with 1, 2, … degrees of freedom; 1.96 for more."""
+"""97.5 % points of Student's t with 1, 2, … degrees of freedom; for more, the series of `_t95`."""
+Z95 = 1.959964
+"""97.5 % point of the normal distribution."""
 
 System = Sequence[Counts]
 """Counts of a metric on the same examples, of one model or of one for each seed."""
@@ -101,12 +103,19 @@ def interval_over_seeds(
     mean, known = statistics.fmean(values), [pair for pair in bounds if pair is not None]
     over_seeds = 0.0
     if len(values) > 1:
-        quantile = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.96
-        over_seeds = quantile * statistics.stdev(values) / math.sqrt(len(values))
+        over_seeds = _t95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     if len(known) < len(values):
         return (mean - over_seeds, mean + over_seeds) if len(values) > 1 else None
     low, high = (statistics.fmean(ends) for ends in zip(*known, strict=True))
     return mean - math.hypot(mean - low, over_seeds), mean + math.hypot(high - mean, over_seeds)
+
+
+def _t95(freedom: int) -> float:
+    """97.5 % point of Student's t: the table, then two terms of its series (Abramowitz & Stegun 1964, 26.7.5)."""
+    if freedom <= len(T95):
+        return T95[freedom - 1]
+    z = Z95
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def _seed_errors(systems: Sequence[System], trials: int, seed: int) -> Floats:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from seqwright.core.config import UserError
 from seqwright.core.ranks import Ranks, TensorGroups
 from seqwright.core.safetensors_chunks import StreamedTensors
 
@@ -138,7 +137,7 @@ class RankStore:
         if self.ranks.first:
             try:
                 self.store.save(step, gathering, progress, kept)
-            except (OSError, UserError) as error:
+            except Exception as error:  # whatever it is, the others wait in a collective
                 problem = error
         gathering.complete()
         self.ranks.from_first(lambda: _raise(problem))

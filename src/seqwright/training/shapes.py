@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.protocols import EncodesSource, Feed
+from seqwright.training.config import TrainingConfig
 
 UNIT, UNITS = 4, 8
 """Padded lengths are multiples of the first up to as many of them as the second, then of twice that up to twice as
@@ -22,26 +23,26 @@ FIRST = 4
 """Batches that stand for a feed whose lengths vary."""
 
 
-def padding(feed: Feed, model: nn.Module, *, compiled: bool) -> Callable[[Batch], Batch]:
-    """How the batches of a feed are padded for captured steps of a model.
+def padding(model: nn.Module, config: TrainingConfig) -> Callable[[Batch], Batch]:
+    """How batches are padded for captured steps of a model.
 
     A compiled step of another number of rows is compiled again, for any number: as long as the first time. So the last
     batch of an epoch of windows gets the rows of the others; without compilation it is captured besides.
     """
     context = model.context if isinstance(model, EncodesSource) else None
-    return partial(few_shapes, context=context, first=feed.batch(0) if compiled else None)
+    return partial(few_shapes, context=context, rows=config.batch_size if config.compile == "inductor" else 0)
 
 
-def few_shapes(batch: Batch, context: int | None, first: Batch | None = None) -> Batch:
+def few_shapes(batch: Batch, context: int | None, rows: int = 0) -> Batch:
     """The batch of a translator or of a classifier of texts, padded to one of few shapes within the model's context.
 
     Rows of a translator are padded, too, by copies of the first whose targets are IGNOREd. Padded = unpadded, but for
-    the dropout masks. Other batches are left alone: their shapes vary little, or their targets are by position. Given
-    the `first` batch of the feed, a shorter last batch of an epoch of windows gets as many rows.
+    the dropout masks. Other batches are left alone: their shapes vary little, or their targets are by position. Windows
+    of text get at least `rows` rows.
     """
     source = batch.source
-    if first is not None and _is_window(batch) and batch.target.shape[1:] == first.target.shape[1:]:
-        return _with_rows(batch, first.rows)
+    if rows > batch.rows and _is_window(batch):
+        return _with_rows(batch, rows)
     if source.ids is None or not source.ids.size(1) or source.visible is not None or source.word_starts is not None:
         return batch
     extra_source, extra = (_extra(ids.size(1), context) for ids in (source.ids, batch.input))
@@ -80,10 +81,8 @@ def _is_window(batch: Batch) -> bool:
 
 
 def _with_rows(batch: Batch, rows: int) -> Batch:
-    """The batch with at least so many rows, by copies of the first without targets."""
+    """The batch with so many rows, by copies of the first without targets."""
     more = rows - batch.rows
-    if more <= 0:
-        return batch
     padded = batch.mapped(lambda tensor: _repeated(tensor, more))
     return replace(padded, target=F.pad(batch.target, (0, 0, 0, more), value=IGNORE))
 

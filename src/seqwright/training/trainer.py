@@ -86,8 +86,8 @@ class Trainer:
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.steps, self.chance = total_steps(config, feed), chance
         if self.device.type == "cuda":
-            shape = padding(feed, model, compiled=config.compile == "inductor")
-            feed = Prefetched(feed, self.steps, shape) if self.update.capturing else Prefetched(feed, self.steps)
+            shapes = [padding(model, config)] if self.update.capturing else []
+            feed = Prefetched(feed, self.steps, *shapes)
         self.feed = feed
         self.config = config
         self.store: CheckpointStore = store if ranks.size == 1 else RankStore(store, ranks)

@@ -127,8 +127,10 @@ class SweepResults:
         others = ", ".join(map(described, tied[:SHOWN])) + (f" and {len(tied) - SHOWN} more" if tied[SHOWN:] else "")
         reach = f"interval{'s' if tied[1:] else ''} of {others} reach{'' if tied[1:] else 'es'}"
         best = f"the best {title(self.metric)}, {figure(chosen.mean)}"
-        if any(trial.budget != chosen.budget for trial in tied):
-            best = f"the {title(self.metric)} of the chosen one at the budget where they were dropped"
+        dropped = [trial for trial in tied if trial.budget != chosen.budget]
+        if dropped:
+            at_drop = f"{title(self.metric)} of the chosen one at the budget where they were dropped"
+            best = f"the {at_drop}" if dropped == list(tied) else f"{best}, or, once dropped, the {at_drop}"
         equal = any((trial.mean, trial.budget) == (chosen.mean, chosen.budget) for trial in tied)
         choice = "smallest, then the first, of equal means" if equal else "best mean"
         sentence = (
