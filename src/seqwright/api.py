@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect as introspection
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -142,6 +143,8 @@ def open(
     {"text": "body", "label": "stars"}, `data.encoding=latin-1`. `precision` bf16 or fp16 is the dtype of weights and KV
     cache of generative models, int8 that of the weights of their linear layers on a CPU; log-probabilities stay
     float32. `trust` lets a run that was made elsewhere name the data it is evaluated on."""
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f'a run is opened by the path of its folder, not {type(path).__name__}: open("runs/x").')
     reading = as_list(set)
     if columns:
         kind = RunDirectory.open(path, contents=False).recipe().get("data", {}).get("kind", recipes.DEFAULT_TASK)

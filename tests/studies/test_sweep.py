@@ -69,6 +69,7 @@ def trial(
     bounds = tuple(None if spread is None else (value - spread, value + spread) for value in values)
     return Trial(
         setting={"k": setting},
+        metric="accuracy",
         runs=(f"runs/{setting}",),
         values=values,
         bounds=bounds,

@@ -64,7 +64,7 @@ def command(
     seqwright sweep --labeled reviews.tsv --model cnn --set training.learning_rate=1e-4,1e-3,1e-2 --seeds 3
     seqwright sweep --text notes.txt --set training.steps=500 --set model.width=64,128,256 --set model.layers=2,4
     seqwright sweep shakespeare-cpu --set training.learning_rate=1e-4..1e-2 --set model.dropout=0,0.1,0.2 --random 8
-    seqwright sweep --tagged train.tsv --set training.steps=900 --set model.width=32,64,128 --halving --on test.tsv
+    seqwright sweep --tagged train.tsv --model lstm --set training.steps=900 --set model.width=32,64,128 --halving
     """
     from seqwright.api import sweep
     from seqwright.reporting.progress import TerminalProgress

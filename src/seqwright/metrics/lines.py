@@ -39,7 +39,7 @@ class EncodedLines(Protocol):
     def lengths(self) -> list[int]: ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # arrays have no one truth value
 class ScoredLine(NotebookTable):
     """A line with the surprisal of each token."""
 

@@ -28,6 +28,13 @@ T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 Z95 = 1.959964
 """97.5 % point of the normal distribution."""
 
+PERCENTAGES = (
+    *("accuracy", "f1", "macro_f1", "micro_f1", "weighted_f1", "word_f1", "bracket_f1", "exact_match"),
+    *("bleu", "bleu_lowercased", "chrf", "chrf_lowercased", "rouge_1", "rouge_2", "rouge_l"),
+)
+CORRELATIONS = ("pearson", "spearman", "matthews")
+"""Scores from -1 to 1. All that are neither these nor percentages are losses, errors and decibels: at least 0."""
+
 System = Sequence[Counts]
 """Counts of a metric on the same examples, of one model or of one for each seed."""
 Verdict = Literal["better", "worse", "tie"]
@@ -108,6 +115,12 @@ def interval_over_seeds(
         return (mean - over_seeds, mean + over_seeds) if len(values) > 1 else None
     low, high = (statistics.fmean(ends) for ends in zip(*known, strict=True))
     return mean - math.hypot(mean - low, over_seeds), mean + math.hypot(high - mean, over_seeds)
+
+
+def possible(metric: str, low: float, high: float) -> tuple[float, float]:
+    """The ends of an interval within the values that a metric can have: those of few seeds may lie beyond."""
+    least, most = (-1.0, 1.0) if metric in CORRELATIONS else (0.0, 100.0 if metric in PERCENTAGES else math.inf)
+    return min(max(low, least), most), min(max(high, least), most)
 
 
 def _t95(freedom: int) -> float:

@@ -49,7 +49,9 @@ def fit(
     changed = recipe.differences(to_table(TrainingConfig()), to_table(settings.training), "training.")
     used = (*COMMON_KEYS, "training.minutes") if isinstance(model, FitsInSteps) else COMMON_KEYS
     if unused := [key for key, *_ in changed if key not in used]:
-        progress.note(f"{settings.kind} takes no gradient steps; without effect: {', '.join(unused)}.")
+        own = [f"model.{key.partition('.')[2]}" for key in unused if key.partition(".")[2] in settings.model.to_table()]
+        instead = f" Its own: {', '.join(own)}." if own else ""
+        progress.note(f"{settings.kind} takes no gradient steps; without effect: {', '.join(unused)}.{instead}")
     if isinstance(model, FitsInSteps):
         if checkpoint is None and (shorter := within_budget(settings, model, task, progress)):
             settings, model = shorter, build.model(shorter.model, task.codec.sizes, task=settings.data.kind)

@@ -23,7 +23,7 @@ READ_AHEAD = 512
 BATCH = 64
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # arrays have no one truth value
 class Embedded(NotebookTable):
     """The vector of a text."""
 

@@ -70,7 +70,8 @@ def _check_held_out(tables: Mapping[Path, Mapping[str, Any]]) -> None:
         path: " ".join(str(data.get("split") or "").split()) for path, data in tables.items() if not data.get("valid")
     }
     advice = "name data that none was trained on with --on FILE, or train them with the same"
-    split = max(splits.values(), key=len, default="") or "stratified 10%"
+    labeled = all(data.get("kind") == "labeled" for data in tables.values())
+    split = max(splits.values(), key=len, default="") or ("stratified 10%" if labeled else "tail 10%")
     if nothing := [path for path, split in splits.items() if not split]:
         raise UserError(f'{nothing[0]} holds out no data; {advice} --set data.split="{split}".')
     if len({*splits.values()}) > 1:

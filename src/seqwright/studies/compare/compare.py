@@ -190,6 +190,8 @@ def _system(
         counts = [_comparable(one.examples, metric) for one in members]
         values = tuple(one.value for one in counts)
         low, high = significance.interval([counts], resamples[metric][name], seed=seed)
+        if low is not None and high is not None:
+            low, high = significance.possible(metric, low, high)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         scores[metric] = MeanScore(value=float(np.mean(values)), low=low, high=high, deviation=deviation, values=values)
     summaries = [one.summary for one in members]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from seqwright.build import COUNTED
+from seqwright.core.config import UserError
 from seqwright.metrics.significance import Difference, Verdict
 from seqwright.reporting.run_facts import title
 
@@ -96,7 +97,14 @@ class Results:
     def test(self, one: str, other: str, metric: str | None = None) -> PairedTest:
         """The test of two systems; `one` of it has the better headline score."""
         wanted = {one, other}, metric or self.headline
-        return next(test for test in self.tests if ({test.one, test.other}, test.metric) == wanted)
+        for test in self.tests:
+            if ({test.one, test.other}, test.metric) == wanted:
+                return test
+        systems = ", ".join(system.name for system in self.systems)
+        raise UserError(
+            f"no test of {one} against {other} in {wanted[1]}: the systems are {systems}, the metrics"
+            f" {', '.join(self.metrics)}."
+        )
 
     def standing(self, system: System, metric: str | None = None) -> Standing:
         """A system against the one with the best headline score, than which it may be better in another metric."""

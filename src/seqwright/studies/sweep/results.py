@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqwright.metrics.significance import interval_over_seeds
+from seqwright.metrics.significance import interval_over_seeds, possible
 from seqwright.reporting.numbers import count, figure
 from seqwright.reporting.run_facts import title
 from seqwright.studies.sweep.settings import Setting
@@ -21,6 +21,7 @@ class Trial:
     """A setting, trained with one or several seeds."""
 
     setting: Setting
+    metric: str
     runs: tuple[str, ...]
     """The run of each seed that has a score."""
     values: tuple[float, ...]
@@ -48,7 +49,8 @@ class Trial:
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the mean, over examples and seeds; None where it is not known or one diverged."""
-        return interval_over_seeds(self.values, self.bounds) if self.mean is not None else None
+        ends = interval_over_seeds(self.values, self.bounds) if self.mean is not None else None
+        return ends and possible(self.metric, *ends)
 
     def reaches(self, score: float, *, higher: bool) -> bool:
         """Whether the score is within the interval, or worse than all of it; without one, than the mean."""

@@ -91,6 +91,7 @@ class _Runner:
             seconds += outcome.summary.get("seconds") or 0.0
         return Trial(
             setting=setting,
+            metric=self.metric,
             runs=tuple(runs),
             values=tuple(values),
             bounds=tuple(bounds),

@@ -14,6 +14,7 @@ from seqwright import __version__
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
 from seqwright.core.config import UserError, check_not_negative, check_sizes, with_options
 from seqwright.core.notebook import NotebookTable
+from seqwright.core.printable import printable
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Feed
 from seqwright.data.subword_regularization import RegularizedFeed
@@ -70,7 +71,7 @@ class Guess:
     probability: float
 
     def __str__(self) -> str:
-        return f"{self.token} {self.probability:.1%}"
+        return f"{self.token!r} {self.probability:.1%}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,10 @@ class Filled(NotebookTable):
     """The text with the most probable token at every mask."""
     blanks: tuple[tuple[Guess, ...], ...]
     """Predictions for each mask, the most probable first; each is made while the others are masked."""
+
+    def __str__(self) -> str:
+        masks = (", ".join(map(str, guesses)) for guesses in self.blanks)
+        return "\n".join([f"text    {printable(self.text)}", *(f"mask {n}  {mask}" for n, mask in enumerate(masks, 1))])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import torch
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError, with_options
 from seqwright.core.notebook import NotebookTable
-from seqwright.core.printable import quantity
+from seqwright.core.printable import printable, quantity
 from seqwright.core.progress import SILENT, Progress
 from seqwright.data.tagged.corpus import Tagged, TaggedConfig, count_invalid_transitions, read_splits, read_tagged
 from seqwright.data.tagged.formats import Sentence
@@ -153,6 +153,10 @@ class TaggedSentence(NotebookTable):
     probabilities: tuple[float, ...] | None
     """Of each tag; None for models without probabilities."""
 
+    def __str__(self) -> str:
+        width = max(map(len, self.words), default=0)
+        return "\n".join(f"{printable(word):<{width}}  {tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
 
 class TaggingRun(Run):
     """A trained tagger: `run = seqwright.open("runs/x"); run.tag(["Time flies"])`."""
@@ -178,8 +182,8 @@ class TaggingRun(Run):
     def tag(
         self, sentences: Iterable[str | Sequence[str]], *, pretokenized: bool = False, read_ahead: int = READ_AHEAD
     ) -> Iterator[TaggedSentence]:
-        """The tags of each sentence, in order: a text, which is split into words as the training data is (`splitter`;
-        `pretokenized`: at white space only), or its words."""
+        """The tags of a sentence, or of each sentence of a list: a text, which is split into words as the training data
+        is (`splitter`; `pretokenized`: at white space only), or a list of its words, as in [["Time", "flies"]]."""
         split = str.split if pretokenized else self.splitter
         words = (tuple(split(one) if isinstance(one, str) else one) for one in sentences)
         return tag(self.model, self.codec, words, read_ahead=read_ahead, device=self.device)
