@@ -22,7 +22,7 @@ from seqwright.data.text import prepare as module
 from seqwright.data.text.blocks import Blocks, blocks
 from seqwright.data.text.corpus import Document, read_corpus
 from seqwright.data.text.prepare import prepare, train_tokenizer
-from seqwright.data.text.prepared import open_prepared, verify
+from seqwright.data.text.prepared import open_prepared, read_index, verify
 from seqwright.data.text.stream import make_stream
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -105,6 +105,27 @@ def test_an_interrupted_preparation_resumes(files, tmp_path, monkeypatch) -> Non
     total = sum(1 for path in files for _ in blocks(path, "line", 300))
     assert len(encoded) == total - 4
     assert not (tmp_path / "out" / "parts").exists()
+
+
+def test_another_shard_size_keeps_what_is_encoded(files, tmp_path, monkeypatch) -> None:
+    """Of an interrupted preparation and of a complete one; the index is that of a preparation with the new size."""
+    tokenizer = train(TokenizerConfig(size=300), [TEXT])
+    prepare(files, tmp_path / "expected", tokenizer, document="line", block=300, shard=64)
+
+    def interrupted(*rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(files, tmp_path / "out", tokenizer, document="line", block=300, shard=32)
+    monkeypatch.setattr(module, "_work", lambda *block: pytest.fail("a block is encoded again"))
+    for shard in (128, 64):
+        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, shard=shard)
+    assert read_index(tmp_path / "out") == read_index(tmp_path / "expected")
+    (tmp_path / "out" / "ids.bin").write_bytes(b"odd")
+    with pytest.raises(UserError, match=r"ids\.bin is missing or cut short"):
+        prepare(files, tmp_path / "out", tokenizer, document="line", block=300, shard=128)
 
 
 def test_a_shard_is_written_as_soon_as_it_is_encoded(tmp_path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -100,8 +101,20 @@ def test_urls_that_cannot_be_read_are_named(url: str, tmp_path: Path) -> None:
         local_copies(url, tmp_path)
 
 
+def test_errors_of_the_source_are_not_those_of_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe("/denied.txt", b"text")
+
+    def denied(*arguments: Any, **options: Any) -> None:
+        raise PermissionError(errno.EACCES, "access denied")
+
+    monkeypatch.setattr(type(files), "_open", denied)
+    with pytest.raises(UserError, match=r"memory://denied\.txt cannot be read \(.*access denied\)"):
+        local_copies("memory://denied.txt", tmp_path)
+
+
 def test_training_names_the_preparation_of_such_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"tokenize it first: `seqwright data prepare s3://a/b\.txt --out FOLDER`"):
+    with pytest.raises(UserError, match=r"s3://a/b\.txt is a URL, and only training text .* copy the text to a file"):
         resolve("s3://a/b.txt")
     with pytest.raises(UserError, match="--columns text=NAME --out FOLDER"):
         read_text(tmp_path / "a.parquet")

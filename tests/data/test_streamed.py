@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import multiprocessing
+import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,13 +22,13 @@ from torch.testing import assert_close
 
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Feed
-from seqwright.data import shard_cache
+from seqwright.data import remote, shard_cache
 from seqwright.data.shard_cache import LIMIT, ShardCache
 from seqwright.data.text import streamed as module
 from seqwright.data.text.bptt import BPTTRows
 from seqwright.data.text.mixture import Mixture
 from seqwright.data.text.prepare import prepare
-from seqwright.data.text.prepared import open_prepared
+from seqwright.data.text.prepared import open_prepared, read_index
 from seqwright.data.text.stream import Stream
 from seqwright.data.text.streamed import StreamedIds, refuse_small_cache, remote_folder
 from seqwright.data.text.windows import Windows
@@ -44,31 +50,33 @@ class FlakyFileSystem(MemoryFileSystem):
     store: ClassVar[dict[str, Any]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
     failures = 0
+    error: ClassVar[Exception] = ConnectionResetError("connection reset by peer")
     reads: ClassVar[Counter[int]] = Counter()
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> MemoryFile:
         if path.endswith("ids.bin") and mode == "rb":
             if type(self).failures:
                 type(self).failures -= 1
-                raise ConnectionResetError("connection reset by peer")
+                raise type(self).error
             return Seeks(super()._open(path, mode, **options), type(self).reads)  # type: ignore[return-value]
         return super()._open(path, mode, **options)
 
 
 class Seeks:
-    """A file that counts at which shard it was opened."""
+    """A file that counts which shard was read."""
 
     def __init__(self, file: MemoryFile, reads: Counter[int]):
-        self.file, self.reads = file, reads
+        self.file, self.reads, self.start = file, reads, 0
 
     def __enter__(self) -> Seeks:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.reads[self.start // SHARD] += 1
         self.file.close()
 
     def seek(self, offset: int) -> None:
-        self.reads[offset // SHARD] += 1
+        self.start = offset
         self.file.seek(offset)
 
     def read(self, size: int) -> bytes:
@@ -115,7 +123,7 @@ def finished(stream: Stream) -> None:
     """Waits for what is fetched ahead."""
     fetching = stream.ids.fetching  # type: ignore[attr-defined]
     if fetching is not None:
-        fetching.result()
+        fetching.join()
 
 
 FEEDS: dict[str, Callable[[Stream], Feed]] = {
@@ -147,17 +155,17 @@ def test_the_cache_never_exceeds_its_bound(
     local: Stream, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted after every chunk that is written: five shards of a corpus of many."""
-    most: list[int] = []
+    sizes: list[int] = []
     verified = shard_cache._verified
 
     def counted(chunks: Any, sha256: str) -> Iterator[bytes]:
         for chunk in verified(chunks, sha256):
             yield chunk
-            most.append(cached_bytes(tmp_path / "cache"))
+            sizes.append(cached_bytes(tmp_path / "cache"))
 
     monkeypatch.setattr(shard_cache, "_verified", counted)
-    monkeypatch.setattr(module, "CHUNK", 100)
-    cache = ShardCache(most=5 * SHARD)
+    monkeypatch.setattr(remote, "CHUNK", 100)
+    cache = ShardCache(max_bytes=5 * SHARD)
     streamed = remote_folder(URL).stream(tokenizer)
     streamed.ids.cache = cache  # type: ignore[attr-defined]
     assert len(streamed.ids) > 20 * SHARD // 2
@@ -165,14 +173,14 @@ def test_the_cache_never_exceeds_its_bound(
     for step in range(8):
         feed.batch(step)
     finished(streamed)
-    most.append(cached_bytes(tmp_path / "cache"))
-    assert 4 * SHARD < max(most) <= 5 * SHARD
+    sizes.append(cached_bytes(tmp_path / "cache"))
+    assert 4 * SHARD < max(sizes) <= 5 * SHARD
 
 
 def test_blocks_are_fetched_once_an_epoch_and_ahead_of_use(local: Stream, tokenizer: Tokenizer) -> None:
     streamed = remote_folder(URL).stream(tokenizer)
     ids: StreamedIds = streamed.ids  # type: ignore[assignment]
-    ids.cache = ShardCache(most=2 * ids.shards_of(BLOCK) * SHARD)
+    ids.cache = ShardCache(max_bytes=2 * ids.shards_of(BLOCK) * SHARD)
     feed = FEEDS["blocks"](streamed)
     for step in range(feed.steps_per_epoch):
         feed.batch(step)
@@ -192,20 +200,96 @@ def test_a_resumed_training_fetches_only_what_it_reads(local: Stream, tokenizer:
     assert streamed.ids.shards > 30  # type: ignore[attr-defined]
 
 
-def test_ranks_share_shards(local: Stream, tokenizer: Tokenizer) -> None:
-    """Two streams of one cache, as those of two processes, fetch each shard once."""
+def test_streams_of_one_cache_fetch_each_shard_once(local: Stream, tokenizer: Tokenizer) -> None:
     for stream in (remote_folder(URL).stream(tokenizer), remote_folder(URL).stream(tokenizer)):
         assert np.array_equal(stream.ids[:], local.ids)
     assert set(FlakyFileSystem.reads.values()) == {1}
 
 
-def test_a_connection_that_fails_is_tried_again_and_then_named(local: Stream, tokenizer: Tokenizer) -> None:
+def random_reads(folder: Path, cache: Path, seed: int) -> tuple[int, int]:
+    """In a process of its own: wrong ids of random reads, and the most bytes that the cache held between them."""
+    reader = np.random.default_rng(seed)
+    ids = StreamedIds(remote_folder(folder.as_uri()), 300, ShardCache(cache, max_bytes=4 * SHARD))
+    expected = np.fromfile(folder / "ids.bin", ids.dtype)
+    wrong, sizes = 0, []
+    for _ in range(40):
+        positions = reader.integers(0, len(ids), 6)
+        wrong += int(np.count_nonzero(ids[positions] != expected[positions]))
+        with ids.cache._locked():
+            sizes.append(cached_bytes(cache))
+    return wrong, max(sizes)
+
+
+def test_processes_share_a_cache_smaller_than_what_they_read(local: Stream, tmp_path: Path) -> None:
+    count = 3
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+        results = list(
+            pool.map(random_reads, [tmp_path / "prepared"] * count, [tmp_path / "shards"] * count, range(count))
+        )
+    assert len(local.ids) > 20 * SHARD // 2
+    assert [wrong for wrong, _ in results] == [0] * count
+    assert SHARD < max(size for _, size in results) <= 4 * SHARD
+
+
+EXITING = """
+import sys, threading, fsspec
+from fsspec.implementations.local import LocalFileSystem
+from seqwright.data.text.streamed import StreamedIds, remote_folder
+
+class Stalled(LocalFileSystem):
+    protocol = "stalled"
+    def open(self, path, mode="rb", **options):
+        if path.endswith("ids.bin"):
+            opened.set()
+            threading.Event().wait()
+        return super().open(path, mode, **options)
+
+opened = threading.Event()
+fsspec.register_implementation("stalled", Stalled)
+ids = StreamedIds(remote_folder("stalled://" + sys.argv[1]), 300)
+ids.fetch_ahead([(0, len(ids))])
+opened.wait()
+"""
+
+
+def test_a_process_ends_while_shards_are_fetched_ahead(local: Stream, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", EXITING, tmp_path / "prepared"], check=True, timeout=60)
+
+
+def test_streamed_ids_are_not_compared_as_a_whole(local: Stream, tokenizer: Tokenizer) -> None:
+    streamed = remote_folder(URL).stream(tokenizer)
+    for operation in (
+        lambda: streamed.ids == streamed.sos,
+        lambda: streamed.ids != 0,
+        lambda: np.asarray(streamed.ids),
+    ):
+        with pytest.raises(TypeError, match="take slices"):
+            operation()
+    assert np.array_equal(streamed.starts, local.starts)
+    assert streamed.text(tokenizer) == local.text(tokenizer) == TEXT.encode()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError("connection reset by peer"),
+        PermissionError(errno.EACCES, "access denied"),
+        OSError(errno.ENOSPC, "no space at the server"),
+        RuntimeError("throttled\nby the server"),
+    ],
+)
+def test_a_connection_that_fails_is_tried_again_and_then_named(
+    error: Exception, local: Stream, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FlakyFileSystem, "error", error)
     streamed = remote_folder(URL).stream(tokenizer)
     FlakyFileSystem.failures = 2
     assert np.array_equal(streamed.ids[:300], local.ids[:300])
     FlakyFileSystem.failures = 3
+    reason = re.escape(str(error).splitlines()[0])
     with pytest.raises(
-        UserError, match=r"shard 3 of \d+ of flaky://corpus \(ids.bin, bytes 1,024 to 1,536\) cannot be read"
+        UserError,
+        match=rf"shard 3 of \d+ of flaky://corpus \(ids.bin, bytes 1,024 to 1,536\) cannot be read \({reason}\)",
     ):
         streamed.ids[np.array([600])]
 
@@ -259,18 +343,49 @@ def test_a_cache_that_steps_would_thrash_is_refused(
         remote_folder(URL).stream(tokenizer, whole=True)
 
 
+def test_blocks_smaller_than_a_batch_are_counted(
+    local: Stream, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step then reads several blocks, in random order, each of which may be in two shards."""
+    monkeypatch.setenv(LIMIT, str(16 * SHARD))
+    streamed = remote_folder(URL).stream(tokenizer)
+    refuse_small_cache([streamed], examples="windows", rows=8, length=16, block=128)  # a step reads two blocks
+    refuse_small_cache([streamed], examples="windows", rows=7, length=16, block=16)  # 8 blocks in two shards each
+    for block in (1, 16):
+        with pytest.raises(UserError, match=r"9,216 bytes .*; set data.shuffle_block_tokens=1792, or set"):
+            refuse_small_cache([streamed], examples="windows", rows=8, length=16, block=block)
+
+
 def test_a_url_without_an_index_or_with_a_damaged_one_is_refused(local: Stream, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"flaky://nothing has no index.json.*seqwright data prepare flaky://nothing"):
         remote_folder("flaky://nothing")
     files, path = fsspec.core.url_to_fs(URL)
     index = json.loads(files.cat(f"{path}/index.json"))
-    for change in ({"shards": index["shards"][:-1]}, {"shard": 6}, {"format": 4}, {"ids": "many"}):
+    names = (str(tmp_path / "mine"), "../../mine", index["sha256"].upper(), index["sha256"][1:], "")
+    damaged_names = [{"shards": [name, *index["shards"][1:]]} for name in names]
+    for change in ({"shards": index["shards"][:-1]}, {"shard": 6}, {"format": 4}, {"ids": "many"}, *damaged_names):
         files.pipe(f"{path}/index.json", json.dumps(index | change).encode())
-        with pytest.raises(UserError, match=f"{URL}.* (damaged|prepared by another version)"):
+        with pytest.raises(UserError, match=rf"{URL}.* (damaged|prepared by another version).* again\.$") as error:
             remote_folder(URL)
+        assert "train again" not in str(error.value)
+        if change in damaged_names:
+            (tmp_path / "prepared" / "index.json").write_text(json.dumps(index | change))
+            with pytest.raises(UserError, match=r"index\.json is damaged: its shards are no sha256"):
+                read_index(tmp_path / "prepared")
     files.pipe(f"{path}/index.json", b"{")
     with pytest.raises(UserError, match=r"index\.json is damaged"):
         remote_folder(URL)
+
+
+def test_a_large_index_is_refused_without_a_length(local: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, path = fsspec.core.url_to_fs(URL)
+    size = len(files.cat(f"{path}/index.json"))
+    monkeypatch.setattr(FlakyFileSystem, "size", lambda self, name: None)
+    monkeypatch.setenv("SEQWRIGHT_MAX_JSON_BYTES", str(size - 1))
+    with pytest.raises(UserError, match=rf"{URL}/index\.json is large, above the limit of {size - 1:,}"):
+        remote_folder(URL)
+    monkeypatch.setenv("SEQWRIGHT_MAX_JSON_BYTES", str(size))
+    assert remote_folder(URL).index.ids == len(local.ids)
 
 
 def test_the_shards_of_a_local_folder_have_the_checksums_of_its_index(local: Stream, tmp_path: Path) -> None:

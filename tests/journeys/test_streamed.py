@@ -64,6 +64,14 @@ def test_streamed_and_resumed_losses_equal_local_ones(weights: str, prepared: Pa
     assert 0 < sum(cached) <= CACHE
 
 
+def test_a_streamed_training_has_the_baseline_of_a_local_one(prepared: Path, seqwright: Command) -> None:
+    for run, name in (("local", "a"), ("streamed", (prepared / "a").as_uri())):
+        result = seqwright(*arguments(run, 2, name), "--set", "evaluation.baseline=true")
+        assert result.status == 0, result.err
+    [local], [streamed] = records(prepared / "local", "baseline"), records(prepared / "streamed", "baseline")
+    assert streamed | {"seconds": 0} == local | {"seconds": 0}
+
+
 def test_two_ranks_stream_the_batches_of_one(prepared: Path, seqwright: Command) -> None:
     result = finish(start(*arguments("two", 4, (prepared / "a").as_uri()), "--processes", "2", cwd=prepared))
     assert result.status == 0, result.err

@@ -45,3 +45,8 @@ def printable(text: str) -> str:
 def quantity(count: int, noun: str) -> str:
     """A count and its noun, which takes an s but for one: "1 file", "1,200 files"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, at most 200 characters of it, or the name of its class."""
+    return next(iter(str(error).splitlines()), "")[:200] or type(error).__name__

@@ -89,7 +89,14 @@ def read_record(path: Path, cls: type[T], *, extensible: bool = False) -> T:
     return to_record(read_json(path), cls, path, extensible=extensible)
 
 
-def to_record(value: Any, cls: type[T], path: Path | str, *, extensible: bool = False) -> T:
+def to_record(
+    value: Any,
+    cls: type[T],
+    path: Path | str,
+    *,
+    extensible: bool = False,
+    advice: str = "Restore it from a copy, or train again.",
+) -> T:
     """JSON values of `path` as an instance of a dataclass; a wrong, missing or unknown key is a UserError."""
     loader = ConfigLoader("", noun="it")
     if not isinstance(value, Mapping):
@@ -100,7 +107,7 @@ def to_record(value: Any, cls: type[T], path: Path | str, *, extensible: bool = 
         record = loader.read(cls, table)
         if record is not None:
             return record
-    raise UserError(f"{path} is damaged: {loader.problems[0][2:]} Restore it from a copy, or train again.")
+    raise UserError(f"{path} is damaged: {loader.problems[0][2:]} {advice}")
 
 
 def read_bytes(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seqwright.core.config import UserError
+from seqwright.core.printable import first_line
 from seqwright.core.regular_files import open_regular
 
 ROWS = 1024
@@ -46,7 +47,7 @@ def row_blocks(path: Path, size: int) -> Iterator[tuple[int, str]]:
                     yield first, "".join(lines)
                     lines, characters, first = [], 0, row
     except (invalid, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read after row {row - 1:,}: {str(error).splitlines()[0][:200]}") from error
+        raise UserError(f"{path} cannot be read after row {row - 1:,}: {first_line(error)}") from error
     if lines:
         yield first, "".join(lines)
 

@@ -81,7 +81,10 @@ def resolve(path: str, base: Path | None = None) -> Path:
             " folder. Name your own data with --on FILE, or add --trust to read what it names."
         )
     if is_remote(path):
-        raise UserError(f"{path} is remote; tokenize it first: `seqwright data prepare {path} --out FOLDER`.")
+        raise UserError(
+            f"{path} is a URL, and only training text is read from one, prepared (`seqwright data prepare`); copy the"
+            " text to a file, and name that."
+        )
     relative = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
     if path.startswith(UNDER_ROOT) and not root:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 WITHIN_BLOCK = 9
-"""Purpose of the random bits that shuffle a block (`bit_generator`)."""
+"""Purpose of the random bits that shuffle a block. Nothing else may take it: SeedSequence pads with zeros, so that the
+bits of block 0 are those of `bit_generator` for this purpose."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -39,8 +40,8 @@ def shuffled_blocks(seed: int, epoch: int, count: int, block: int, indices: NDAr
 
 
 def next_blocks(seed: int, epoch: int, count: int, block: int, index: int) -> list[tuple[int, int]]:
-    """First and last item of the block that an index is in, and of the one after it, by the order of
-    `shuffled_blocks`."""
+    """First item, and the one past the last, of the block that an index is in, and of the block after it, by the order
+    of `shuffled_blocks`."""
     order, ends = _block_order(seed, epoch, count, block)
     slot = int(np.searchsorted(ends, index, side="right"))
     following = order[slot + 1] if slot + 1 < len(order) else _block_order(seed, epoch + 1, count, block)[0][0]
@@ -49,16 +50,20 @@ def next_blocks(seed: int, epoch: int, count: int, block: int, index: int) -> li
 
 @functools.lru_cache(maxsize=16)
 def _block_order(seed: int, epoch: int, count: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The blocks in their order, and where each ends in it."""
+    """The blocks in their order, and where each ends in it. The arrays are cached and read-only."""
     order = permutation(seed, epoch, -(-count // block))
-    return order, np.minimum(block, count - order * block).cumsum()
+    ends = np.minimum(block, count - order * block).cumsum()
+    ends.setflags(write=False)
+    return order, ends
 
 
 @functools.lru_cache(maxsize=16)
 def _within_block(seed: int, epoch: int, number: int, count: int) -> NDArray[np.int64]:
-    """A permutation of the items of a block."""
+    """A permutation of the items of a block. The array is cached and read-only."""
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, WITHIN_BLOCK, number]))
-    return np.argsort(bits.random_raw(count), kind="stable")
+    order = np.argsort(bits.random_raw(count), kind="stable")
+    order.setflags(write=False)
+    return order
 
 
 def randint(seed: int, epoch: int, low: int, high: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seqwright.core.config import UserError
+from seqwright.core.printable import first_line
 from seqwright.core.storage import write_chunks
 from seqwright.data.columnar import MissingExtraError, extra_module
 
 CHUNK = 1 << 22
 """Bytes of a remote file in memory at a time."""
+
+
+class SourceError(Exception):
+    """A remote file cannot be read: no OSError, which would be taken for one of writing its copy."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class RemoteFile:
         with read_errors(self.url):
             if not (self.path.exists() and self.path.stat().st_size == self.files.size(self.name)):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                write_chunks(self.path, _chunks(self.files, self.name))
+                write_chunks(self.path, read_chunks(self.files, self.name))
 
 
 def remote_files(url: str, cache: Path) -> list[RemoteFile]:
@@ -62,10 +68,25 @@ def read_errors(url: str) -> Iterator[None]:
     except UserError:
         raise
     except ImportError as error:  # such as s3fs, or aiohttp of https://
-        raise MissingExtraError(f"reading {url} needs another package: {str(error).splitlines()[0][:200]}") from error
+        raise MissingExtraError(f"reading {url} needs another package: {first_line(error)}") from error
     except Exception as error:  # file systems of fsspec raise errors of the libraries that they are made of
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise UserError(f"{url} cannot be read ({reason}). See its name, or your permission to read it.") from error
+        raise UserError(
+            f"{url} cannot be read ({first_line(error)}). See its name, or your permission to read it."
+        ) from error
+
+
+def read_chunks(files: Any, name: str, start: int = 0, size: int | None = None) -> Iterator[bytes]:
+    """The bytes of a remote file from `start`, at most `size` of them, chunk by chunk."""
+    left = sys.maxsize if size is None else size
+    try:
+        with files.open(name, "rb") as file:
+            if start:  # not all file systems can seek
+                file.seek(start)
+            while left and (chunk := file.read(min(CHUNK, left))):
+                yield chunk
+                left -= len(chunk)
+    except Exception as error:  # those of any library
+        raise SourceError(first_line(error)) from error
 
 
 def _names(files: Any, path: str) -> list[str]:
@@ -86,9 +107,3 @@ def _key(url: str, name: str) -> str:
     """
     parts = urlsplit(url)
     return hashlib.sha256(f"{parts.scheme} {parts.netloc} {url.partition('::')[2]} {name}".encode()).hexdigest()[:16]
-
-
-def _chunks(files: Any, name: str) -> Iterator[bytes]:
-    with files.open(name, "rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk

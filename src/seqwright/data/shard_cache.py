@@ -30,19 +30,19 @@ class DamagedShardError(Exception):
 class ShardCache:
     """The folder of shards, and the bytes that it may hold."""
 
-    def __init__(self, folder: Path | None = None, most: int | None = None):
+    def __init__(self, folder: Path | None = None, max_bytes: int | None = None):
         self.folder = folder or cache_folder() / "shards"
-        self.most = most or limit(LIMIT)
+        self.max_bytes = max_bytes or limit(LIMIT)
         self.verified: set[str] = set()
         """Shards whose checksum this process has compared."""
 
     def path(self, sha256: str, size: int, fetch: Callable[[], Iterable[bytes]]) -> Path:
         """The file of a shard, fetched where it is not there; it may be dropped again at any time."""
         path = self.folder / f"{sha256}.bin"
-        if self._found(path, sha256, size):
+        if self._is_intact(path, sha256, size):
             return path
         with self._locked():
-            if not self._found(path, sha256, size):  # else another process fetched it meanwhile
+            if not self._is_intact(path, sha256, size):  # else another process fetched it meanwhile
                 self._make_room(size)
                 write_chunks(path, _verified(fetch(), sha256))
                 self.verified.add(sha256)
@@ -56,7 +56,7 @@ class ShardCache:
             return False
         return True
 
-    def _found(self, path: Path, sha256: str, size: int) -> bool:
+    def _is_intact(self, path: Path, sha256: str, size: int) -> bool:
         """Whether the shard is there and intact; it is the last one used now."""
         if not self.touch(sha256):
             return False
@@ -73,17 +73,17 @@ class ShardCache:
     def _make_room(self, size: int) -> None:
         """Drops the shards that were not used for the longest time, until one of `size` bytes fits."""
         recover(self.folder)
-        ages = []
+        shards = []
         for path in self.folder.glob("*.bin"):
             with suppress(FileNotFoundError):
-                found = path.stat()
-                ages.append((found.st_mtime_ns, found.st_size, path))
-        total = sum(bytes for _, bytes, _ in ages)
-        for _, bytes, path in sorted(ages):
-            if total + size <= self.most:
+                status = path.stat()
+                shards.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(shard_size for _, shard_size, _ in shards)
+        for _, shard_size, path in sorted(shards):
+            if total + size <= self.max_bytes:
                 break
             path.unlink(missing_ok=True)
-            total -= bytes
+            total -= shard_size
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -18,8 +18,8 @@ SCORES = ("nll", "perplexity", "bits_per_byte", "bits_per_character")
 
 
 def baseline(recipe: Recipe, task: Task, progress: Progress) -> dict[str, Any] | None:
-    """A record of the n-gram's scores; None where it has none: other tasks, no validation text, or weighted, masked or
-    resegmented texts, which are not counted."""
+    """A record of the n-gram's scores; None where it has none: other tasks, no validation text, above MAX_TOKENS, or
+    weighted, masked or resegmented texts, which are not counted."""
     if recipe.data.kind != "text" or recipe.kind in build.COUNTED or not recipe.evaluation.baseline:
         return None
     try:
@@ -27,10 +27,11 @@ def baseline(recipe: Recipe, task: Task, progress: Progress) -> dict[str, Any] |
     except UserError:
         return None
     if corpus.targets > MAX_TOKENS:
+        progress.note(f"no n-gram baseline: {corpus.targets:,} training tokens, more than {MAX_TOKENS:,}.")
         return None
     start = time.perf_counter()
     model: Any = build.model(build.model_config({"kind": KIND}), task.codec.sizes)
-    model.fit(corpus, progress)
+    model.fit(corpus.first(corpus.positions), progress)  # in memory, where ids are streamed
     seconds = time.perf_counter() - start
     scores = task.evaluate(model, "cpu", quick=False)
     progress.stage("")

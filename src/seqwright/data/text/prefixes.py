@@ -18,7 +18,7 @@ class Prefixes:
     def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, curriculum: bool = False):
         self.stream, self.context, self.rows, self.seed, self.curriculum = stream, context, batch, seed, curriculum
         self.last = np.flatnonzero(stream.ids[1:] != stream.sos)  # (examples,) position of the last id of each prefix
-        starts = document_starts(stream)
+        starts = stream.starts
         begin = starts[np.searchsorted(starts, self.last, side="right") - 1]
         self.first = np.maximum(begin, self.last + 1 - context)
         self.cut = int(np.count_nonzero(self.first > begin))
@@ -53,7 +53,7 @@ class Documents:
 
     def __init__(self, stream: Stream, *, context: int, batch: int, seed: int, curriculum: bool = False):
         self.stream, self.context, self.rows, self.seed, self.curriculum = stream, context, batch, seed, curriculum
-        starts = document_starts(stream)
+        starts = stream.starts
         # The last id of a document is a target and never an input: its successor is the <sos> of the next document.
         lengths = np.diff(starts, append=len(stream.ids)) - 1
         chunks = -(-lengths // context)
@@ -79,11 +79,6 @@ class Documents:
         lengths = self.lengths[chosen, None]  # (B, 1)
         inside = np.arange(lengths.max())  # (T,)
         return to_batch(*self.stream.gather(self.first[chosen, None] + inside, inside < lengths))
-
-
-def document_starts(stream: Stream) -> NDArray[np.int64]:
-    """Positions of the `<sos>` of each document."""
-    return np.flatnonzero(stream.ids == stream.sos)
 
 
 def shortest_first(order: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

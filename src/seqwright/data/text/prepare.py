@@ -34,8 +34,8 @@ from seqwright.core.storage import (
 from seqwright.data.records import holds_records
 from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, blocks
 from seqwright.data.text.corpus import END, Document
-from seqwright.data.text.prepared import SHARD, EncodedCounts, Plan, open_prepared
-from seqwright.data.text.stream import Stream, frame
+from seqwright.data.text.prepared import SHARD, EncodedCounts, Plan, open_prepared, read_index
+from seqwright.data.text.stream import CHUNK, Stream, frame
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import SUBWORDS, TokenizerConfig, train
 from seqwright.text.word_table import Ids
@@ -117,7 +117,6 @@ def prepare(
         document=document,
         columns=list(columns),
         block=block,
-        shard=shard,
     )
     if shard < np.dtype(tokenizer.dtype).itemsize or shard % 4:
         raise UserError(f"a shard of {shard:,} bytes cannot hold whole ids; set --shard-bytes to a multiple of 4.")
@@ -140,7 +139,9 @@ def prepare(
             reasons: list[str] = []
             texts = _all_blocks(plan, None if skipped is None else _recording(skipped, reasons))
             counts = _encode(plan, texts, folder, tokenizer, workers, progress)
-            _join(plan, folder, tokenizer, counts, reasons)
+            _join(plan, folder, tokenizer, counts, reasons, shard)
+        elif read_index(folder).shard != shard:
+            _reshard(folder, tokenizer, shard)
         if (folder / "parts").exists():  # also those that a killed process left after index.json
             shutil.rmtree(folder / "parts")
     return open_prepared(folder, tokenizer)
@@ -214,9 +215,11 @@ def _recording(skipped: Skipped, reasons: list[str]) -> Skipped:
     return record
 
 
-def _join(plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]], skipped: list[str]) -> None:
+def _join(
+    plan: Plan, folder: Path, tokenizer: Tokenizer, counts: list[dict[str, Any]], skipped: list[str], shard: int
+) -> None:
     """Joins the parts into `ids.bin`, files separated by `<eos>`, and writes `index.json`."""
-    digests = Digests(np.dtype(tokenizer.dtype), plan.shard)
+    digests = Digests(np.dtype(tokenizer.dtype), shard)
     unended: list[tuple[int, int]] = []
 
     def chunks() -> Iterator[bytes]:
@@ -269,9 +272,19 @@ class Digests:
             "dtype": self.dtype.name,
             "ids": self.ids,
             "sha256": self.file.hexdigest(),
+            "shard": self.shard,
             "shards": [shard.hexdigest() for shard in self.shards],
             "fingerprint": self.fingerprint.hexdigest(),
         }
+
+
+def _reshard(folder: Path, tokenizer: Tokenizer, shard: int) -> None:
+    """Writes the checksums of shards of another size to the index of a complete folder; its ids stay as they are."""
+    ids = open_prepared(folder, tokenizer).ids  # damaged ones are refused
+    digests = Digests(ids.dtype, shard)
+    for start in range(0, len(ids), CHUNK):
+        digests.update(ids[start : start + CHUNK].tobytes())
+    write_json(folder / "index.json", asdict(read_index(folder)) | digests.facts())
 
 
 def _all_blocks(plan: Plan, skipped: Skipped | None) -> Iterator[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from seqwright.text.word_table import Ids
 FORMAT = 5
 SHARD = 64 << 20
 """Default size of a shard in bytes."""
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +33,6 @@ class Plan:
     document: Document
     columns: list[str]
     block: int = BLOCK
-    shard: int = SHARD
-    """Bytes of a shard: the range of ids.bin that is fetched at a time where the folder is at a URL (decision 211)."""
     format: int = FORMAT
 
 
@@ -57,6 +57,8 @@ class Index(EncodedCounts, Plan):
     """dtype of ids.bin."""
     sha256: str
     """Of ids.bin."""
+    shard: int
+    """Bytes of a shard: the range of ids.bin that is fetched at a time where the folder is at a URL (decision 211)."""
     shards: list[str]
     """sha256 of each shard."""
     fingerprint: str
@@ -124,7 +126,11 @@ def to_index(index: Any, folder: str) -> Index:
     """The index of a folder, by path or URL, from its JSON."""
     if isinstance(index, dict) and index.get("format") != FORMAT:
         raise UserError(f"{folder} was prepared by another version (format {index.get('format')}); prepare it again.")
-    return to_record(index, Index, f"{folder}/index.json")
+    advice = "Prepare the text again, or copy the prepared folder again."
+    record = to_record(index, Index, f"{folder}/index.json", advice=advice)
+    if not all(map(SHA256.fullmatch, record.shards)):  # they become names of files
+        raise UserError(f"{folder}/index.json is damaged: its shards are no sha256. {advice}")
+    return record
 
 
 def verify(folder: Path) -> bool:

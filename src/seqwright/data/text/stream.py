@@ -65,7 +65,7 @@ class Stream:
 
     def text(self, tokenizer: Tokenizer) -> bytes:
         """The text of a lossless stream in UTF-8."""
-        starts = np.append(np.flatnonzero(self.ids == self.sos), len(self.ids))
+        starts = np.append(self.starts, len(self.ids))
         ends = b"\n" * int(self.surfaces[:, 0][tokenizer.eos]) if tokenizer.eos is not None else b""
         parts = []
         for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
@@ -106,9 +106,13 @@ class Stream:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """(documents,): ids of each document without `<sos>`."""
+        return np.diff(self.starts, append=len(self.ids)) - 1
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """(documents,): positions of `<sos>`."""
         starts = [np.flatnonzero(chunk == self.sos) + number * CHUNK for number, chunk in enumerate(self._chunks())]
-        boundaries = np.concatenate([*starts, [len(self.ids)]])
-        return boundaries[1:] - boundaries[:-1] - 1
+        return np.concatenate(starts)
 
     def _chunks(self) -> Iterator[Ids]:
         """The ids chunk by chunk: they may be memory-mapped, and larger than memory."""

@@ -6,17 +6,17 @@ import functools
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from threading import Thread
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
-from seqwright.core.limits import check_limit
-from seqwright.data.remote import CHUNK, file_system, read_errors
+from seqwright.core.limits import check_limit, limit
+from seqwright.data.remote import SourceError, file_system, read_chunks, read_errors
 from seqwright.data.shard_cache import LIMIT, DamagedShardError, ShardCache
 from seqwright.data.text.prepared import Index, check_tokenizer, stream_of, to_index
 from seqwright.data.text.stream import Stream
@@ -25,6 +25,7 @@ from seqwright.text.word_table import Ids
 
 WAITS = (0.5, 2.0, 5.0)
 """Seconds before each new attempt to fetch a shard."""
+JSON_LIMIT = "SEQWRIGHT_MAX_JSON_BYTES"
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class RemoteFolder:
         ids = StreamedIds(self, tokenizer.size)
         if not whole:
             return stream_of(self.index, cast(Ids, ids), tokenizer, fingerprint=self.index.fingerprint)
-        if ids.bytes > ids.cache.most:
+        if ids.bytes > ids.cache.max_bytes:
             raise UserError(
                 f"{self.url} is read as a whole here, and has {ids.bytes:,} bytes, more than the"
-                f" {ids.cache.most:,} of {LIMIT}; copy the folder, and name the copy."
+                f" {ids.cache.max_bytes:,} of {LIMIT}; copy the folder, and name the copy."
             )
         return stream_of(self.index, ids[:], tokenizer)
 
@@ -66,9 +67,9 @@ def remote_folder(url: str) -> RemoteFolder:
                 f"{url} has no index.json, so it is no folder of `seqwright data prepare`; tokenize it first:"
                 f" `seqwright data prepare {url} --out FOLDER`."
             )
-        check_limit("SEQWRIGHT_MAX_JSON_BYTES", files.size(name) or 0, f"{url}/index.json is large")
-        with files.open(name, "rb") as file:
-            text = file.read()
+        # Not by the length that a server gives: it may give none.
+        text = b"".join(read_chunks(files, name, size=limit(JSON_LIMIT) + 1))
+        check_limit(JSON_LIMIT, len(text), f"{url}/index.json is large")
     try:
         index = to_index(json.loads(text), url)
     except ValueError as error:
@@ -94,16 +95,23 @@ class StreamedIds:
         self.bytes = index.ids * self.dtype.itemsize
         self.checked: set[int] = set()
         """Shards whose ids are known to be of the vocabulary."""
-        self.pool = ThreadPoolExecutor(1, thread_name_prefix="shards")
-        self.fetching: Future[None] | None = None
-        if min(index.shard, self.bytes) > self.cache.most:
+        self.fetching: Thread | None = None
+        if min(index.shard, self.bytes) > self.cache.max_bytes:
             raise UserError(
-                f"a shard of {folder.url} has {index.shard:,} bytes, more than the {self.cache.most:,} of {LIMIT}; set"
-                " it higher."
+                f"a shard of {folder.url} has {index.shard:,} bytes, more than the {self.cache.max_bytes:,} of {LIMIT};"
+                " set it higher."
             )
 
     def __len__(self) -> int:
         return self.folder.index.ids
+
+    def __array__(self, *options: Any, **more: Any) -> NoReturn:
+        raise TypeError("streamed ids are not read as a whole; take slices of them.")
+
+    def __eq__(self, other: object) -> NoReturn:
+        self.__array__()  # else the identity of objects would be compared
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, key: slice | NDArray[np.int64]) -> Ids:
         if isinstance(key, slice):
@@ -128,8 +136,10 @@ class StreamedIds:
         numbers = dict.fromkeys(number for span in spans for number, _, _ in self._ranges(*span))
         # Those that are there count as used: what earlier steps have read is dropped before them.
         missing = [number for number in numbers if not self.cache.touch(self.folder.index.shards[number])]
-        if missing and (self.fetching is None or self.fetching.done()):
-            self.fetching = self.pool.submit(self._fetch, missing)
+        if missing and (self.fetching is None or not self.fetching.is_alive()):
+            # A daemon: a process ends without waiting for shards that nobody will read.
+            self.fetching = Thread(target=self._fetch, args=(missing,), name="shards", daemon=True)
+            self.fetching.start()
 
     def _ranges(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """(shard, first, last) of the positions from start to stop, within each shard."""
@@ -139,7 +149,7 @@ class StreamedIds:
             yield number, max(0, start - base), min(self.per_shard, stop - base)
 
     def _fetch(self, numbers: Sequence[int]) -> None:
-        with suppress(UserError):  # whoever reads the shard tries again, and says so
+        with suppress(UserError, OSError):  # whoever reads the shard tries again, and says so
             for number in numbers:
                 self._path(number)
 
@@ -163,13 +173,15 @@ class StreamedIds:
         size = min(index.shard, self.bytes - number * index.shard)
         for wait in (*WAITS, None):
             try:
-                return self.cache.path(index.shards[number], size, lambda: self._chunks(number, size))
-            except UserError:  # such as a full disk
-                raise
+                return self.cache.path(
+                    index.shards[number],
+                    size,
+                    lambda: read_chunks(self.folder.files, f"{self.folder.path}/ids.bin", number * index.shard, size),
+                )
             except DamagedShardError as error:
                 reason, advice = f"is damaged: {error}", "Copy the prepared folder there again"
-            except Exception as error:  # file systems of fsspec raise errors of the libraries that they are made of
-                reason = f"cannot be read ({str(error).splitlines()[0][:200] if str(error) else type(error).__name__})"
+            except SourceError as error:
+                reason = f"cannot be read ({error})"
                 advice = "See its name, your permission to read it and the connection"
             if wait is None:
                 break
@@ -178,13 +190,6 @@ class StreamedIds:
             f"{self._name(number)} {reason}, after {len(WAITS) + 1} attempts. {advice}; training resumes from"
             " its last checkpoint."
         )
-
-    def _chunks(self, number: int, size: int) -> Iterator[bytes]:
-        with self.folder.files.open(f"{self.folder.path}/ids.bin", "rb") as file:
-            file.seek(number * self.folder.index.shard)
-            while size and (chunk := file.read(min(CHUNK, size))):
-                yield chunk
-                size -= len(chunk)
 
     def _name(self, number: int) -> str:
         start = number * self.folder.index.shard
@@ -197,17 +202,20 @@ def refuse_small_cache(streams: Sequence[Stream], *, examples: str, rows: int, l
     streamed: list[StreamedIds] = [cast(Any, stream.ids) for stream in streams if stream.streamed]
     if not streamed:
         return
-    most, shard = streamed[0].cache.most, max(ids.shard_bytes for ids in streamed)
+    max_bytes, shard = streamed[0].cache.max_bytes, max(ids.shard_bytes for ids in streamed)
     if examples == "bptt":  # the shard of each row, and the next one
         needed, advice = [2 * rows for _ in streamed], "lower training.batch_size, or "
-    else:  # a block of windows, or all of them, and the next block
-        tokens = None if block is None else max(block, rows * length)
-        needed = [ids.shards if tokens is None else 2 * ids.shards_of(tokens) for ids in streamed]
-        fitting = (most // (2 * len(streamed) * shard) - 1) * min(ids.per_shard for ids in streamed)
+    else:  # all windows, or the blocks of a step: one and the next, and more where a block is smaller than a batch
+        windows = None if block is None else max(1, block // length)
+        needed = [
+            ids.shards if windows is None else (-(-rows // windows) + 1) * ids.shards_of(windows * length)
+            for ids in streamed
+        ]
+        fitting = (max_bytes // (2 * len(streamed) * shard) - 1) * min(ids.per_shard for ids in streamed)
         advice = f"set data.shuffle_block_tokens={fitting}, or " if fitting > rows * length else ""
     total = sum(min(ids.bytes, shards * ids.shard_bytes) for ids, shards in zip(streamed, needed, strict=True))
-    if total > most:
+    if total > max_bytes:
         raise UserError(
-            f"steps read {total:,} bytes of streamed shards in turn, more than the {most:,} of {LIMIT}; {advice}set"
-            f" {LIMIT} higher."
+            f"steps read {total:,} bytes of streamed shards in turn, more than the {max_bytes:,} of {LIMIT};"
+            f" {advice}set {LIMIT} higher."
         )

@@ -152,8 +152,6 @@ class LanguageTask(TextTask):
             raise UserError(
                 "counted models read no windows, so there is nothing to mask; leave data.mask_documents out."
             )
-        if self.streams[0].streamed:
-            raise UserError("counted models read all of a text; a streamed one is read in parts.")
         return self.streams[0]
 
     def feed(self, model: Autoregressive) -> Feed:
