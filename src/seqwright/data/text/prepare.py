@@ -32,7 +32,7 @@ from seqwright.core.storage import (
     write_text,
 )
 from seqwright.data.records import holds_records
-from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, blocks
+from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, all_blocks
 from seqwright.data.text.corpus import END, Document
 from seqwright.data.text.prepared import SHARD, EncodedCounts, Plan, open_prepared
 from seqwright.data.text.stream import Stream, frame
@@ -138,7 +138,13 @@ def prepare(
         _write_plan(folder, plan, tokenizer)
         if not (folder / "index.json").exists():
             reasons: list[str] = []
-            texts = _all_blocks(plan, None if skipped is None else _recording(skipped, reasons))
+            texts = all_blocks(
+                list(map(Path, plan.files)),
+                document,
+                block,
+                None if skipped is None else _recording(skipped, reasons),
+                _recording(progress.note, reasons),
+            )
             counts = _encode(plan, texts, folder, tokenizer, workers, progress)
             _join(plan, folder, tokenizer, counts, reasons)
         if (folder / "parts").exists():  # also those that a killed process left after index.json
@@ -272,11 +278,6 @@ class Digests:
             "shards": [shard.hexdigest() for shard in self.shards],
             "fingerprint": self.fingerprint.hexdigest(),
         }
-
-
-def _all_blocks(plan: Plan, skipped: Skipped | None) -> Iterator[Block]:
-    for name in plan.files:
-        yield from blocks(Path(name), plan.document, plan.block, skipped)
 
 
 def _part(folder: Path, number: int) -> Path:
