@@ -27,7 +27,8 @@ import translation_peers
 from beam import placed, timed
 from seqwright import build
 from seqwright.core.batch import Source, Vocabularies, Vocabulary
-from seqwright.data.files import lines_of, resolve
+from seqwright.data.files import resolve
+from seqwright.data.lines import lines_of
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search

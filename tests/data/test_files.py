@@ -10,7 +10,7 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.core.warning import SeqwrightWarning
-from seqwright.data.files import LineDecoder, check_encoding, lines_of, read_text, resolve
+from seqwright.data.files import check_encoding, read_text, resolve
 
 
 def written(path: Path, data: bytes) -> Path:
@@ -137,50 +137,3 @@ def test_an_unset_data_root_is_named_in_the_error(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
     with pytest.raises(UserError, match=r"SEQWRIGHT_DATA .* is not set"):
         resolve("far/away.txt", tmp_path)
-
-
-LINES = ["Überraschung", "", "naïve, déjà vu", "plain"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-le", "utf-32"])
-@pytest.mark.parametrize("size", [4, 7, 1000])
-def test_lines_of_blocks_in_any_encoding(encoding: str, size: int) -> None:
-    data = "\r\n".join(LINES).encode(encoding)
-    decoder = LineDecoder("a", encoding)
-    lines = [line for at in range(0, len(data), size) for line in decoder.feed(data[at : at + size])]
-    assert lines + decoder.finish() == LINES
-
-
-def test_lines_of_a_file_that_is_utf8_after_all_are_pointed_out_once(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.txt", "déjà vu\nà la carte\n".encode())
-    with pytest.warns(SeqwrightWarning, match="valid UTF-8, but read as latin-1; --set data.encoding=utf-8") as caught:
-        lines = [*lines_of(path, "latin-1"), *lines_of(path, "utf-8")]
-    assert lines[::2] == ["dÃ©jÃ\xa0 vu", "déjà vu"]
-    assert len(caught) == 1
-    marked = written(tmp_path / "b.txt", "\ufeffdéjà vu\n".encode())
-    assert list(lines_of(marked, "latin-1")) == [read_text(marked, encoding="latin-1")[0].rstrip()] == ["déjà vu"]
-
-
-def test_standard_input_is_utf8_or_in_the_encoding_of_the_training_files() -> None:
-    decoder = LineDecoder("standard input", "latin-1", piped=True)
-    assert decoder.feed("déjà\n".encode() + "déjà\n".encode("latin-1")) == ["déjà", "déjà"]
-
-
-@pytest.mark.parametrize(
-    ("encoding", "data", "message"),
-    [
-        ("utf-8", "a\nna\xefve\n".encode("latin-1"), "line 2: not UTF-8 .* as in --set data.encoding=latin-1"),
-        ("latin-1", "a\n".encode("utf-16"), "is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16"),
-        (None, "na\xefve\n".encode("latin-1"), "line 1: not UTF-8 .* save it as UTF-8, or convert it"),
-        ("utf-16", b"\xff\xfea\0\0", "not UTF-16 after line 0"),
-    ],
-)
-def test_undecodable_lines_name_the_next_move(encoding: str | None, data: bytes, message: str) -> None:
-    decoder = LineDecoder("a.txt", encoding)
-    with pytest.raises(UserError, match=message):
-        assert decoder.feed(data) + decoder.finish()
-
-
-def test_undecodable_lines_are_replaced_with_a_warning() -> None:
-    with pytest.warns(SeqwrightWarning, match="line 1 has bytes that are invalid"):
-        assert LineDecoder("a.txt", "utf-8", "replace").feed(b"na\xefve\n\xff\n") == ["na\ufffdve", "\ufffd"]

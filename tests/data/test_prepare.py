@@ -20,6 +20,7 @@ from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
 from seqwright.data.text import prepare as module
 from seqwright.data.text.blocks import Blocks, blocks
+from seqwright.data.text.corpora import origins_of
 from seqwright.data.text.corpus import Document, read_corpus
 from seqwright.data.text.prepare import prepare, train_tokenizer
 from seqwright.data.text.prepared import open_prepared, read_index, verify
@@ -38,7 +39,7 @@ def files(tmp_path: Path) -> list[Path]:
     return paths
 
 
-@given(text=st.text(alphabet="ab \n\rế", min_size=1), size=st.integers(1, 9), kind=st.sampled_from(KINDS))
+@given(text=st.text(alphabet="ab \n\rế").filter(str.strip), size=st.integers(1, 9), kind=st.sampled_from(KINDS))
 def test_blocks_concatenate_to_the_text(
     text: str, size: int, kind: Document, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -241,7 +242,7 @@ def test_a_prepared_table_equals_the_table(tmp_path) -> None:
         ("a.csv", "text,n\n" + "x,1\n" * 30 + "x\n" + "x,1\n" * 90, "line 32 has 1 comma-separated"),
         ("a.tsv", "text\tn\n" + "x\t1\n" * 30 + "x\n" + "x\t1\n" * 90, "line 32 has 1 tab-separated"),
         ("a.tsv", "text;n\n" + "x;1\n" * 90, r"has no column 'text': .*\(is it separated by semicolons\?\)"),
-        ("a.csv", "\n\n", "holds no records"),
+        ("a.csv", "\n\n", "has only blank lines"),
     ],
 )
 def test_malformed_table_lines_are_errors_with_their_line(tmp_path, name: str, text: str, message: str) -> None:
@@ -269,3 +270,28 @@ def test_decoding_errors_in_blocks_are_refused_with_their_position(tmp_path) -> 
         path.write_bytes(data)
         with pytest.raises(UserError, match=message):
             list(blocks(path, "line"))
+
+
+@pytest.mark.parametrize("blank", ["", "\n \n\n"])
+@pytest.mark.parametrize("document", KINDS)
+def test_a_file_without_text_is_skipped_in_a_folder_a_list_and_a_preparation(
+    tmp_path: Path, document: Document, blank: str
+) -> None:
+    texts = {"a.txt": "one\n\ntwo\n", "b.txt": blank, "c.txt": "three"}
+    (tmp_path / "texts").mkdir()
+    paths = [tmp_path / "texts" / name for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    folder = read_corpus(str(tmp_path / "texts"), document, errors="strict")
+    listed = read_corpus([str(path) for path in paths], document, errors="strict")
+    with_text = read_corpus([str(paths[0]), str(paths[2])], document, errors="strict")
+    assert folder.documents == listed.documents == with_text.documents
+    assert folder.notes == listed.notes == (f"{paths[1]} has no text and is skipped.",)
+    tokenizer = train_tokenizer(TokenizerConfig(kind="bytes"), paths, document)
+    prepared = prepare(paths, tmp_path / "ids", tokenizer, document=document, block=4)
+    assert prepared.fingerprint == make_stream(with_text, tokenizer).fingerprint
+    assert prepared.documents == len(with_text.documents)
+    assert read_index(tmp_path / "ids").skipped == list(folder.notes)
+    assert origins_of(tmp_path / "ids").places.tolist() == origins_of(with_text).places.tolist()
+    with pytest.raises(UserError, match=r"b\.txt (is empty|has only blank lines); name a file with text"):
+        prepare([paths[1]], tmp_path / "none", tokenizer, document=document)

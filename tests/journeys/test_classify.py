@@ -298,6 +298,11 @@ def test_inputs_are_read_as_the_training_files_were(seqwright: Command, workdir:
         piped = seqwright("classify", "run", "--json", input=table.encode(encoding)).lines
         assert piped[0]["body"] == "the café 0 was été; so"
     assert seqwright("evaluate", "run", "--on", "out.csv", "--json").json["accuracy"] == 100.0
+    (workdir / "plain.csv").write_text(table)
+    again = seqwright("classify", "run", "plain.csv", "--set", "data.encoding=UTF8", "--out", "plain-out.csv")
+    assert again.status == 0, again.err
+    assert "the output is UTF-8" not in again.err
+    assert (workdir / "plain-out.csv").read_bytes().startswith(b"id;")
 
 
 def test_malformed_rows_are_left_out_where_that_is_asked_for(seqwright: Command, workdir: Path) -> None:

@@ -16,7 +16,7 @@ from seqwright.commands.checks import existing_files, existing_inputs, existing_
 from seqwright.core.printable import printable, shaded
 
 if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
-    from seqwright.data.files import LineDecoder
+    from seqwright.data.lines import LineDecoder
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
 """Maximum number of lines of a file in one chunk, and of their characters up to one line: bounds memory."""
@@ -224,7 +224,8 @@ def line_chunks(file: str | None, encoding: str | None = None, errors: Any = "st
 
     `encoding` and `errors` are keys of [data]; None is UTF-8 of a command that has no such keys.
     """
-    from seqwright.data.files import LineDecoder, lines_of, resolve
+    from seqwright.data.files import resolve
+    from seqwright.data.lines import LineDecoder, lines_of
 
     if file is None or file == "-":
         yield from _stdin_chunks(LineDecoder("standard input", encoding, errors, piped=True))

@@ -82,7 +82,8 @@ def command_ranks() -> Ranks | None:
 
 
 def gathered(value: T) -> list[T]:
-    """A value of every rank of the running command, in the order of ranks."""
+    """A value of every rank of the running command, in the order of ranks; of several, as JSON has it: a Counter comes
+    back as a dict, a tuple as a list."""
     ranks = command_ranks()
     return [value] if ranks is None else list(ranks.gather(value))
 

@@ -74,10 +74,12 @@ class Reading:
 
     def converts(self, table: Table) -> bool:
         """Whether a table is a file in another encoding than UTF-8, which all output is in."""
-        from seqwright.data.files import line_style
+        from seqwright.data.files import UTF_8, check_encoding
+        from seqwright.data.lines import line_style
 
         path = input_path(table.name)
-        return self.encoding not in (None, "utf-8") and path is not None and not line_style(path)[0]
+        is_utf8 = check_encoding(self.encoding or UTF_8).startswith(UTF_8)
+        return not is_utf8 and path is not None and not line_style(path)[0]
 
     def chunks(self, text_or_file: str | None) -> Iterator[list[str]]:
         """Chunks of lines of a file or of standard input, or the text itself."""
@@ -166,7 +168,8 @@ def write_lines(lines: Iterable[str], out: Path | None, *, like: Path | None = N
     spreadsheet misreads UTF-8.
     """
     from seqwright.core.storage import sweep, write_chunks
-    from seqwright.data.files import BYTE_ORDER_MARK, line_style
+    from seqwright.data.files import BYTE_ORDER_MARK
+    from seqwright.data.lines import line_style
     from seqwright.data.tables import format_of
 
     if out is not None:
@@ -247,7 +250,7 @@ class Output:
                 write_lines(lines, self.out, like=like, marked=self.converted and self.writer.format == "csv")
             else:
                 collections.deque(lines, maxlen=0)
-        note_skipped(self.table)  # every rank reads all rows; the first one is heard
+        note_skipped(self.table)  # every rank reads all rows, and only rank 0 prints
         if flattened := sum_over_ranks(self.writer.flattened):
             echo(
                 f"{flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",

@@ -154,7 +154,7 @@ class DegenerateLines:
     def summary(self) -> str:
         """One line for the user, of all ranks; empty where there is nothing to say."""
         lines, flagged = sum_over_ranks(self.lines), sum_over_ranks(self.flagged)
-        kinds = sum(gathered(self.kinds), Counter[str]())
+        kinds = sum(map(Counter, gathered(self.kinds)), Counter[str]())
         first = min(filter(None, gathered(self.first)), default=None)
         if first is None:
             return ""

@@ -12,11 +12,11 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from encodings.aliases import aliases
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.limits import check_limit, limit
@@ -146,7 +146,7 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
         raise EmptyFileError(f"{path} is empty; name a file with text.")
     if data.startswith(codecs.BOM_UTF8):  # no other encoding starts with it: what we write for spreadsheets does
         encoding = UTF_8
-    if not check_encoding(encoding).startswith(UTF_8) and _is_utf8(data):
+    if not check_encoding(encoding).startswith(UTF_8) and is_utf8(data):
         warn(f"{path} is valid UTF-8, but read as {encoding}; --set data.encoding=utf-8 reads it as UTF-8.")
     notes = []
     if errors == "replace":
@@ -159,9 +159,10 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
 
 
 def refuse_blank(text: str, path: Path | str) -> None:
-    """Raises for the text of a file that has only blank lines."""
+    """Raises for the text of a file that is empty or has only blank lines."""
     if not text.strip():
-        raise EmptyFileError(f"{path} has only blank lines; name a file with text.")
+        what = "has only blank lines" if text else "is empty"
+        raise EmptyFileError(f"{path} {what}; name a file with text.")
 
 
 def check_encoding(encoding: str) -> str:
@@ -191,125 +192,16 @@ def _decoded(data: bytes, encoding: str, path: Path) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         invalid = f"0x{data[error.start]:02x} at byte {_position(data, error.start)}"
-        likely = _likely_encoding(data)
+        likely = likely_encoding(data)
         advice = f"it looks like {likely}: add" if likely and likely != encoding else "name its encoding, as in"
         raise UserError(
             f"{path} is not {encoding.upper()}: {invalid}; {advice} --set data.encoding={likely or 'cp1251'}. {REPLACE}"
         ) from error
 
 
-def lines_of(path: Path, encoding: str | None = None, errors: Errors = "strict") -> Iterator[str]:
-    """Lines of a file without their endings (LF or CRLF), read lazily: the file may be larger than memory."""
-    opener: Callable[..., IO[bytes]] = COMPRESSED.get(path.suffix, open)
-    decoder = LineDecoder(str(path), encoding, errors)
-    with _naming(path), opener(path, "rb") as file:
-        for raw in _limited_lines(file, path) if path.suffix in COMPRESSED else file:
-            yield from decoder.feed(raw)
-        yield from decoder.finish()
-
-
-def line_style(path: Path) -> tuple[str, str]:
-    """The byte order mark of a file, or none, and its line end (LF or CRLF), by its first line."""
-    with _naming(path), COMPRESSED.get(path.suffix, open)(path, "rb") as file:
-        first = file.readline(limit(MAX_DECOMPRESSED))
-    mark = BYTE_ORDER_MARK if first.startswith(codecs.BOM_UTF8) else ""
-    return mark, "\r\n" if first.endswith(b"\r\n") else "\n"
-
-
-class LineDecoder:
-    """Bytes that arrive in blocks, as lines of text without their endings (LF or CRLF) and without a byte order mark.
-
-    `encoding` is that of the training files; None is UTF-8 of a command that reads no [data] table. Standard input
-    (`piped`) may as well be typed at a terminal: there, lines that are valid UTF-8 are read as such (decision 207).
-    """
-
-    def __init__(
-        self, source: str, encoding: str | None = None, errors: Errors = "strict", *, piped: bool = False
-    ) -> None:
-        self.source, self.encoding, self.errors, self.piped = source, encoding or UTF_8, errors, piped
-        self.settable = encoding is not None
-        self.is_utf8 = check_encoding(self.encoding).startswith(UTF_8)
-        self.number = 0
-        """Lines so far."""
-        self.rest = b""
-        """The beginning of a line whose end has not arrived."""
-        self.warned = False
-        # In UTF-16 and UTF-32 other characters hold the byte of a line feed, too: decoded first, then split.
-        wide = not self.is_utf8 and "\n".encode(self.encoding) != b"\n"
-        self.wide = codecs.getincrementaldecoder(self.encoding)(errors) if wide else None
-
-    def feed(self, block: bytes) -> list[str]:
-        """The lines that end in this block."""
-        if self.number == 0 and not self.rest:
-            marked = block.startswith(codecs.BOM_UTF8)
-            block = block.removeprefix(codecs.BOM_UTF8)
-            if marked or (self.wide and not block.startswith(UTF_16_MARKS) and 0 not in block):
-                self.is_utf8, self.wide = True, None
-            if self.wide is None and block.startswith(UTF_16_MARKS):
-                move = "add --set data.encoding=utf-16" if self.settable else "save it as UTF-8"
-                raise UserError(f"{self.source} is UTF-16, as spreadsheets write it; {move}.")
-        *raws, self.rest = (self.rest + self._narrow(block)).split(b"\n")
-        return [self._decoded(raw) for raw in raws]
-
-    def finish(self) -> list[str]:
-        """The last line, if it has no line end."""
-        rest = self.rest + self._narrow(b"", final=True)
-        self.rest = b""
-        return [self._decoded(rest)] if rest else []
-
-    def _narrow(self, block: bytes, *, final: bool = False) -> bytes:
-        """UTF-16 and UTF-32 as UTF-8, which can be split at line feeds; all other bytes as they are."""
-        if self.wide is None:
-            return block
-        try:
-            text = self.wide.decode(block, final)
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{self.source} is not {self.encoding.upper()} after line {self.number:,}; name its encoding, as in"
-                f" --set data.encoding=utf-8. {REPLACE}"
-            ) from error
-        return text.removeprefix(BYTE_ORDER_MARK).encode("utf-8", "replace")
-
-    def _decoded(self, raw: bytes) -> str:
-        self.number += 1
-        if self.is_utf8 or self.wide is not None or (self.piped and _is_utf8(raw)):
-            encoding = UTF_8
-        else:
-            encoding = self.encoding
-            if not self.warned and _is_utf8(raw):
-                self._warn(
-                    f"is valid UTF-8, but read as {encoding}; --set data.encoding=utf-8 reads it as UTF-8", self.source
-                )
-        try:
-            text = raw.decode(encoding)
-        except UnicodeDecodeError as error:
-            if self.errors == "strict":
-                raise self._undecodable(raw, error) from error
-            text = raw.decode(encoding, "replace")
-            self._warn("has bytes that are invalid; they are read as U+FFFD, and so are those of later lines")
-        return text.removesuffix("\r")
-
-    def _warn(self, text: str, place: str = "") -> None:
-        if not self.warned:
-            self.warned = True
-            warn(f"{place or f'{self.source}, line {self.number:,}'} {text}.")
-
-    def _undecodable(self, raw: bytes, error: UnicodeDecodeError) -> UserError:
-        byte = raw[error.start : error.start + 1]
-        latin = byte.decode("cp1252", "replace")
-        guess = f", which is {latin!r} in Latin-1" if latin.isprintable() and latin != REPLACEMENT else ""
-        likely = _likely_encoding(raw)
-        likely = "cp1251" if likely in (None, self.encoding) else likely
-        move = f"name its encoding, as in --set data.encoding={likely}. {REPLACE}"
-        return UserError(
-            f"{self.source}, line {self.number:,}: not {self.encoding.upper()} at byte {error.start + 1} of the line"
-            f" (0x{byte.hex()}{guess}); {move if self.settable else f'save it as UTF-8, or {CONVERT}'}"
-        )
-
-
 def read_bytes(path: Path) -> bytes:
     """The decompressed content of a file."""
-    with _naming(path):
+    with naming_errors(path):
         if path.suffix not in COMPRESSED:
             return path.read_bytes()
         with COMPRESSED[path.suffix](path, "rb") as file:
@@ -318,15 +210,9 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def _limited_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    while line := file.readline(limit(MAX_DECOMPRESSED) + 1):
-        check_limit(MAX_DECOMPRESSED, len(line), f"{path} has a line of {len(line):,} bytes or more")
-        yield line
-
-
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Turns read and decompression errors into a UserError that names the file."""
+def naming_errors(path: Path) -> Iterator[None]:
+    """Context manager that turns read and decompression errors into a UserError that names the file."""
     try:
         yield
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError) as error:
@@ -345,7 +231,7 @@ def _position(data: bytes, offset: int) -> str:
     return f"{offset:,} (line {data.count(10, 0, offset) + 1:,})"
 
 
-def _is_utf8(data: bytes) -> bool:
+def is_utf8(data: bytes) -> bool:
     """Whether bytes are UTF-8 with other characters than ASCII, as text in another encoding hardly ever is."""
     try:
         return not data.decode().isascii()
@@ -353,7 +239,7 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
-def _likely_encoding(data: bytes) -> str | None:
+def likely_encoding(data: bytes) -> str | None:
     """The encoding of bytes that are mostly ASCII with single accented letters: Latin-1 or Windows-1252."""
     high = [byte for byte in data[:MAX_SNIFFED] if byte > 127]
     if len(high) * 4 > min(len(data), MAX_SNIFFED):

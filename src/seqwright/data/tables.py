@@ -11,7 +11,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -130,19 +130,19 @@ class TableRow:
 
 @dataclass
 class SkippedRows:
-    """Malformed rows that were left out of a table: how many, and the errors of the first."""
+    """Malformed rows that were left out of a table: how many, and the error of the first."""
 
     count: int = 0
-    errors: list[UserError] = field(default_factory=list)
+    first: UserError | None = None
 
     def add(self, error: UserError) -> None:
         """Counts a row."""
         self.count += 1
-        self.errors = self.errors or [error]
+        self.first = self.first or error
 
     def note(self, name: str) -> str:
         """One line for the user about the rows of this file."""
-        return f"{name}: malformed rows, skipped: {self.count:,}. {self.errors[0]}"
+        return f"{name}: malformed rows, skipped: {self.count:,}. {self.first}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +182,8 @@ class Table:
                 group = []
         if group:
             yield group
-        if self.skipped is not None and self.skipped.errors and self.skipped.count == read:
-            raise self.skipped.errors[0]
+        if self.skipped is not None and self.skipped.first and self.skipped.count == read:
+            raise self.skipped.first
 
     def _rows(self) -> Iterator[TableRow | UserError]:
         if self.format == "text":

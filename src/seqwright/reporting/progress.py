@@ -69,6 +69,10 @@ class StreamProgress(Progress):
     def __exit__(self, *exception: object) -> None:
         self.bar.stop()
 
+    def note(self, text: str) -> None:
+        """Prints a note."""
+        self.console.print(Text(printable(text)), style="dim", soft_wrap=True)
+
     def record(self, record: dict[str, Any]) -> None:
         """Updates the bar with the "bytes" and units so far."""
         done, units, now = record["bytes"], record[self.unit], time.monotonic()

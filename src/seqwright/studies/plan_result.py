@@ -98,7 +98,16 @@ class Plan:
 
     def printed(self) -> Iterator[str | Table]:
         """Lines and tables for the terminal, in order."""
-        return _printed(self)
+        yield _layers(self.layers)
+        yield from _lines(self)
+        if self.strategies:
+            yield _strategies(self)
+            rows = -(-self.rows // self.gpus)
+            yield (
+                f"on {self.gpus:,} × {self.gpu}, {rows:,} rows each: GB in the memory of one, GB that it"
+                " sends in a step, seconds of both, and the training where they overlap; by data sheets and the share"
+                " of them that an H200 reached."
+            )
 
     def __str__(self) -> str:
         return as_text(self.printed())
@@ -117,20 +126,6 @@ class Plan:
 def training_flops(parameters: int, tokens: int) -> int:
     """6·N·D: the operations of training N parameters on D tokens (Kaplan et al. 2020)."""
     return 6 * parameters * tokens
-
-
-def _printed(made: Plan) -> Iterator[str | Table]:
-    """Lines and tables for the terminal, in order."""
-    yield _layers(made.layers)
-    yield from _lines(made)
-    if made.strategies:
-        yield _strategies(made)
-        rows = -(-made.rows // made.gpus)
-        yield (
-            f"on {made.gpus:,} × {made.gpu}, {rows:,} rows each: GB in the memory of one, GB that it"
-            " sends in a step, seconds of both, and the training where they overlap; by data sheets and the share of"
-            " them that an H200 reached."
-        )
 
 
 def _layers(layers: Sequence[Layer]) -> Table:

@@ -15,9 +15,18 @@ from typing import IO, Any
 from seqwright.core.config import UserError
 from seqwright.core.limits import check_limit
 from seqwright.data.columnar import MissingExtraError, row_blocks
-from seqwright.data.files import BYTE_ORDER_MARK, COLUMNAR, COMPRESSED, CONVERT, MAX_DECOMPRESSED, plain_suffix
+from seqwright.data.files import (
+    BYTE_ORDER_MARK,
+    COLUMNAR,
+    COMPRESSED,
+    CONVERT,
+    MAX_DECOMPRESSED,
+    EmptyFileError,
+    plain_suffix,
+    refuse_blank,
+)
 from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, holds_records, record_ends, records
-from seqwright.data.text.corpus import Corpus, Document, corpus_of, texts_of
+from seqwright.data.text.corpus import Corpus, Document, corpus_of, read_each, texts_of
 
 BLOCK = 8 << 20
 """Default block size in bytes."""
@@ -61,18 +70,26 @@ class Blocks(Collection[str]):
     skipped: Skipped | None = None
 
     def __iter__(self) -> Iterator[str]:
-        number = 0
-        for path in self.paths:
-            for block in blocks(path, self.kind, self.size, self.skipped):
-                if number % self.every == 0:
-                    yield from block.corpus(self.kind, self.columns).documents
-                number += 1
+        for number, block in enumerate(all_blocks(self.paths, self.kind, self.size, self.skipped)):
+            if number % self.every == 0:
+                yield from block.corpus(self.kind, self.columns).documents
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __contains__(self, text: object) -> bool:
         return any(text == other for other in self)
+
+
+def all_blocks(
+    paths: Sequence[Path],
+    kind: Document,
+    size: int = BLOCK,
+    skipped: Skipped | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Iterator[Block]:
+    """The blocks of files; those without text are left out with a note, as when they are read at once."""
+    return read_each(paths, lambda path: blocks(path, kind, size, skipped), note)
 
 
 def blocks(path: Path, kind: Document, size: int = BLOCK, skipped: Skipped | None = None) -> Iterator[Block]:
@@ -83,7 +100,7 @@ def blocks(path: Path, kind: Document, size: int = BLOCK, skipped: Skipped | Non
     try:
         yield from _blocks(path, kind, size)
     except UserError as error:
-        if skipped is None or isinstance(error, MissingExtraError):
+        if skipped is None or isinstance(error, MissingExtraError | EmptyFileError):
             raise
         skipped(str(error))
 
@@ -96,7 +113,7 @@ def _blocks(path: Path, kind: Document, size: int) -> Iterator[Block]:
             yield Block(path=path, text=text, first=first, line=row)
             first = False
         if first:
-            raise UserError(f"{path} is empty.")
+            refuse_blank("", path)
         return
     cut = _before_word if kind == "file" and suffix not in RECORD_SUFFIXES else _after_document
     separator = "\n\n" if kind == "blank-line" else "\n"
@@ -106,16 +123,16 @@ def _blocks(path: Path, kind: Document, size: int) -> Iterator[Block]:
         if path.suffix in COMPRESSED:
             check_limit(MAX_DECOMPRESSED, len(buffer), f"{path} has a document of {len(buffer):,} characters")
         end = _after_record(buffer, path, line) if suffix == ".csv" else cut(buffer, separator)
-        if end:
+        if end and not (first and buffer[:end].isspace()):  # a first block has text, or its file has none
             yield Block(path=path, text=buffer[:end], first=first, line=line, header=header)
             if first and suffix in DELIMITERS:
                 header = buffer[: next(record_ends(buffer, path, 1)) if suffix == ".csv" else buffer.index("\n") + 1]
             line += buffer.count("\n", 0, end)
             buffer, first = buffer[end:], False
+    if first:
+        refuse_blank(buffer, path)
     if buffer:
         yield Block(path=path, text=buffer, first=first, line=line, header=header)
-    elif first:
-        raise UserError(f"{path} is empty.")
 
 
 def _after_record(text: str, path: Path, line: int) -> int:

@@ -23,6 +23,7 @@ from seqwright.data.text.corpus import (
     concatenate,
     first_lines,
     read_corpus,
+    read_each,
     record_origins,
     split,
 )
@@ -108,7 +109,8 @@ def origins_of(corpus: Readable) -> Origins:
         return Origins.of_file(str(corpus), np.arange(1, corpus.index.documents + 1), "document")
     index = read_index(corpus)
     with suppress(UserError):  # moved, or no longer readable
-        origins = Origins.join([_file_origins(Path(file), index) for file in index.files])
+        files = list(map(Path, index.files))
+        origins = Origins.join(list(read_each(files, lambda path: [_file_origins(path, index)], lambda note: None)))
         if len(origins.places) == index.documents:
             return origins
     return Origins.of_file(str(corpus), np.arange(1, index.documents + 1), "document")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from seqwright.data.records import holds_records, records
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.origins import Origins
 from seqwright.text.backend import SPLIT_AT_SPACE, Kind
+
+F = TypeVar("F", bound=str | Path)
+T = TypeVar("T")
 
 Document = Literal["line", "blank-line", "file"]
 
@@ -155,37 +158,50 @@ def read_corpus(
 ) -> Corpus:
     """The corpus of files, folders and glob patterns; with `columns` None, record files are read as plain text."""
     notes: list[str] = []
-    parts: list[Corpus] = []
+    entries: list[str | Path] = []
     for name in as_list(files):
         if is_embedded(name):
-            parts.append(file_corpus(embedded_text(name), kind, name))
+            entries.append(name)
             continue
         paths, others = expand(resolve(name, base))
+        entries += paths
         if others:
             shown = ", ".join([path.name for path in others[:3]] + ["…"] * (len(others) > 3))
             notes.append(f"{name}: {len(others):,} files with other suffixes are skipped ({shown}).")
-        for path in paths:
-            try:
-                text, decoding_notes = read_text(path, errors, encoding)
-                if len(as_list(files)) == 1:
-                    refuse_blank(text, path)
-            except EmptyFileError:
-                if len(paths) == 1:
-                    raise
-                notes.append(f"{path} has no text and is skipped.")
-                continue
-            notes += decoding_notes
-            if columns is not None and holds_records(path):
-                documents = list(texts_of(records(text, path, columns), path, columns))
-                parts.append(Corpus(documents=documents, kind=kind, origins=record_origins(path, len(documents))))
-                continue
-            if "\r\n" in text:
-                notes.append(f"{path}: CRLF line endings are read as LF.")
-                text = text.replace("\r\n", "\n")
-            parts.append(file_corpus(text, kind, str(path)))
-    if not parts:
-        raise EmptyFileError(f"{', '.join(as_list(files))}: no file has text; name others.")
+
+    def read(entry: str | Path) -> Iterator[Corpus]:
+        if isinstance(entry, str):
+            yield file_corpus(embedded_text(entry), kind, entry)
+            return
+        text, decoding_notes = read_text(entry, errors, encoding)
+        refuse_blank(text, entry)
+        notes.extend(decoding_notes)
+        if columns is not None and holds_records(entry):
+            documents = list(texts_of(records(text, entry, columns), entry, columns))
+            yield Corpus(documents=documents, kind=kind, origins=record_origins(entry, len(documents)))
+            return
+        if "\r\n" in text:
+            notes.append(f"{entry}: CRLF line endings are read as LF.")
+            text = text.replace("\r\n", "\n")
+        yield file_corpus(text, kind, str(entry))
+
+    parts = list(read_each(entries, read, notes.append))
     return replace(concatenate(parts, kind), notes=tuple(notes))
+
+
+def read_each(files: Sequence[F], read: Callable[[F], Iterable[T]], note: Callable[[str], None]) -> Iterator[T]:
+    """What `read` returns of each file, in order; files without text are skipped with a note, unless all are."""
+    skipped = 0
+    for file in files:
+        try:
+            yield from read(file)
+        except EmptyFileError:
+            if len(files) == 1:
+                raise
+            skipped += 1
+            note(f"{file} has no text and is skipped.")
+    if skipped == len(files):
+        raise EmptyFileError(f"{files[0]} and {skipped - 1:,} more: no file has text; name others.")
 
 
 def file_corpus(text: str, kind: Document, name: str) -> Corpus:

@@ -32,7 +32,7 @@ from seqwright.core.storage import (
     write_text,
 )
 from seqwright.data.records import holds_records
-from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, blocks
+from seqwright.data.text.blocks import BLOCK, Block, Blocks, Skipped, all_blocks
 from seqwright.data.text.corpus import END, Document
 from seqwright.data.text.prepared import SHARD, EncodedCounts, Plan, open_prepared, read_index
 from seqwright.data.text.stream import CHUNK, Stream, frame
@@ -137,7 +137,13 @@ def prepare(
         _write_plan(folder, plan, tokenizer)
         if not (folder / "index.json").exists():
             reasons: list[str] = []
-            texts = _all_blocks(plan, None if skipped is None else _recording(skipped, reasons))
+            texts = all_blocks(
+                list(map(Path, plan.files)),
+                document,
+                block,
+                None if skipped is None else _recording(skipped, reasons),
+                _recording(progress.note, reasons),
+            )
             counts = _encode(plan, texts, folder, tokenizer, workers, progress)
             _join(plan, folder, tokenizer, counts, reasons, shard)
         elif read_index(folder).shard != shard:
@@ -285,11 +291,6 @@ def _reshard(folder: Path, tokenizer: Tokenizer, shard: int) -> None:
     for start in range(0, len(ids), CHUNK):
         digests.update(ids[start : start + CHUNK].tobytes())
     write_json(folder / "index.json", asdict(read_index(folder)) | digests.facts())
-
-
-def _all_blocks(plan: Plan, skipped: Skipped | None) -> Iterator[Block]:
-    for name in plan.files:
-        yield from blocks(Path(name), plan.document, plan.block, skipped)
 
 
 def _part(folder: Path, number: int) -> Path:
