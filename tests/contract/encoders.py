@@ -9,7 +9,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source
-from seqwright.models.bag.model import Unpadded
+from seqwright.models.bag.unpadded import Unpadded
 
 from .kinds import CONTEXT, VOCABULARY
 

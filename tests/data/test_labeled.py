@@ -225,6 +225,10 @@ def test_files_of_glue_imdb_sst_and_atis(data_root: Path) -> None:
 def test_empty_texts_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "a\t\nb\tword\na\t  \n")
     assert "2 of 3 texts are empty" in read_rows(str(path), LabeledConfig(train=str(path))).notes[0]
+    skipped = read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip"))
+    assert len(skipped.rows) == 1
+    assert "malformed rows, skipped: 2 of 3" in skipped.notes[0]
+    assert "has an empty text" in skipped.notes[0]
 
 
 def rows_of(*labels: str) -> Rows:

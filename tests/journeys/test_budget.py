@@ -137,9 +137,12 @@ def test_mixtures_are_not_tuned_on_text_that_a_run_has_learned(workdir: Path, se
     assert "was fitted on its held-out text, too (data.refit)" in refused
     for runs in (("gpt", "refitted"), ("refitted", "gpt")):
         assert "`seqwright mix gpt --ngram --run NEW`" in seqwright("mix", *runs, "--run", "mixed").err
-    (workdir / "other.txt").write_text((workdir / "text.txt").read_text()[:2000])
+    (workdir / "other.txt").write_text((workdir / "text.txt").read_text()[:1000])
     seqwright("train", "--text", "other.txt", "--model", "ngram", *kept, "--run", "elsewhere")
     assert "hold out different texts" in seqwright("mix", "held-out", "elsewhere", "--run", "mixed").err
+    (workdir / "copy.txt").write_bytes((workdir / "text.txt").read_bytes())
+    seqwright("train", "--text", "copy.txt", "--model", "ngram", *kept, "--run", "copy")
+    assert seqwright("mix", "held-out", "copy", "--run", "mixed").status == 0
 
 
 def test_refused_data_leaves_the_log_as_it_was(workdir: Path, seqwright: Command) -> None:

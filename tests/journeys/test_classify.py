@@ -268,6 +268,13 @@ def test_a_small_file_is_scored_by_cross_validation(seqwright: Command, workdir:
     assert "Scored on" not in result.out
 
 
+def test_texts_that_cross_validation_cannot_score_are_named(seqwright: Command, workdir: Path) -> None:
+    (workdir / "rare.tsv").write_text(labeled_lines(40) + "once\ta single text\ngood\t\n")
+    result = seqwright("train", "--labeled", "rare.tsv", "--run", "run")
+    assert "not in the held-out scores: 1 empty text; 1 text of the class 'once', held out together" in result.err
+    assert "|split:5-fold" in result.out
+
+
 def test_out_replaces_no_input_and_makes_no_folder(seqwright: Command, workdir: Path, classifier: Path) -> None:
     (workdir / "in.csv").write_text("text\ngood\n")
     for arguments in (["in.csv", "--out", "./in.csv"], ["--out", "in.csv", str(workdir / "in.csv")]):

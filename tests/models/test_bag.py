@@ -16,8 +16,9 @@ from seqwright.core.config import UserError
 from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.features import CSRMatrix, NGramVectorizer, hstack, merge_equal_columns
 from seqwright.models.bag.linear import fit_linear
-from seqwright.models.bag.model import BagConfig, Unpadded, bag
+from seqwright.models.bag.model import BagConfig, bag
 from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency
+from seqwright.models.bag.unpadded import Unpadded
 
 WORDS = 12
 
@@ -246,7 +247,7 @@ def test_normalize_gives_every_view_its_mean_norm() -> None:
 @pytest.mark.parametrize("words", [0, 1])
 def test_unnormalized_features_are_binary(words: int) -> None:
     """Without normalize, logits are the sum of the weights of the n-grams in a text."""
-    data = CharacterCorpus(random_texts(60, 7), torch.arange(60) % 2)
+    data = CharacterCorpus([text or [0] for text in random_texts(60, 7)], torch.arange(60) % 2)
     model = bag(BagConfig(order=2, words=words, normalize=False, l2=1.0), sizes())
     model.fit(data)
     streams = model._streams(data.sources)
@@ -276,7 +277,7 @@ def test_word_ngrams_need_a_character_tokenizer() -> None:
 
 
 def test_naive_bayes_is_selected_on_held_out_texts_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The weighting of least loss is selected; with many texts naive Bayes is used without comparison."""
+    """The weighting of least loss is selected; with many weights naive Bayes is used without comparison."""
 
     def note(**options: object) -> str:
         model = bag(BagConfig(order=2, **options), sizes())  # type: ignore[arg-type]
@@ -290,7 +291,7 @@ def test_naive_bayes_is_selected_on_held_out_texts_where_they_are_few(monkeypatc
     losses = {weighted: loss(note(naive_bayes=weighted)) for weighted in (True, False)}
     assert losses[True] != losses[False]
     assert loss(note()) == min(losses.values())
-    monkeypatch.setattr("seqwright.models.bag.selection.MAX_CROSS_VALIDATED", 10)
+    monkeypatch.setattr("seqwright.models.bag.selection.MAX_GRID_WEIGHTS", 0)
     assert "with naive Bayes" in note()
     assert ", selected on 12 held-out texts (accuracy" in note()
 
@@ -416,3 +417,24 @@ def test_ragged_texts_have_the_logits_of_padded_ones_however_many_at_a_time(
     model.fit(data)
     monkeypatch.setattr("seqwright.models.bag.model.BLOCK_TOKENS", block)
     assert_close(model.logits(data.sources), model(data.batch(np.arange(len(data.texts)))))
+
+
+@pytest.mark.parametrize("count", [40, 10])
+def test_an_empty_text_gets_the_prior(count: int) -> None:
+    """One empty text among others, between <sos> and <eos>, is no sign of its label, nor is a text of unknown ids."""
+    sos, eos = 0, 1
+    texts = [[sos, 2 + n % 2, 4 + n % 5, eos] for n in range(count)] + [[sos, eos]]
+    data = Corpus(texts, torch.tensor([n % 2 for n in range(count)] + [1]))
+    special = EncoderSizes(
+        answers=OutputSpec(kind="class", count=2), vocabulary=Vocabulary(size=WORDS, sos=sos, eos=eos)
+    )
+    model, loaded = (bag(BagConfig(order=2), special) for _ in range(2))
+    model.fit(data)
+    loaded.load_state_dict(model.state_dict())
+    unknown = Corpus([[sos, eos], [sos, 11, eos], [sos, 2, eos]], torch.zeros(3, dtype=torch.long))
+    for fitted in (model, loaded):
+        empty, unseen, known = fitted.logits(unknown.sources).softmax(1)
+        prior = torch.tensor([count / 2, count / 2 + 1]) / (count + 1)
+        assert_close(torch.stack([empty, unseen]), torch.stack([prior, prior]))
+        assert float(known[0]) > 0.6
+    assert model.selected is None or model.selected.rows is None or count not in model.selected.rows.tolist()

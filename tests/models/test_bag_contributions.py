@@ -44,11 +44,12 @@ def test_complement_naive_bayes_contributions_sum_to_the_logits(monkeypatch: pyt
         assert_close(one.logits.sum(0) + one.bias, expected, atol=1e-4, rtol=1e-5)
 
 
-def test_an_unknown_text_has_the_bias_alone() -> None:
+def test_an_unknown_text_has_the_prior_alone() -> None:
     model = fitted(corpus())
+    assert model.prior is not None
     (one,) = model.contributions(Corpus([[]], torch.zeros(1)).sources)
     assert len(one.spans) == 0
-    assert_close(one.bias, model.bias.double())
+    assert_close(one.bias, model.prior.double())
 
 
 def test_spans_of_words_are_those_of_their_characters() -> None:

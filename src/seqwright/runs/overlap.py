@@ -29,7 +29,11 @@ def tuned_on(run: Run, files: str | Sequence[str]) -> bool:
 
 
 def hold_out_the_same(one: Run, other: Run) -> bool:
-    """Whether two runs of the same kind of data have the same validation split, by the keys that determine it."""
+    """Whether two runs of the same kind of data have the same validation split, by the keys that determine it, or by
+    the fingerprints of training and validation data: one text may have two names."""
+    corpora = {run.summary.get("corpus") or run.path for run in (one, other)}
+    if len(corpora) == 1:
+        return True
     mine, theirs = (to_table(run.settings.data) for run in (one, other))
     return all(mine.get(key) == theirs.get(key) for key in HELD_OUT)
 

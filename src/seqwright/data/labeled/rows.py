@@ -66,8 +66,8 @@ class LabeledConfig:
     batch_tokens: int | None = None
     """Tokens per batch, padding included; default: training.batch_size texts."""
     bad_rows: Literal["refuse", "skip"] = "refuse"
-    """Malformed rows (too many or too few columns, no JSON object, no label): refuse the file, or skip them and report
-    how many (`--skip-bad-rows`)."""
+    """Malformed rows (too many or too few columns, no JSON object): refuse the file, or skip them and report how many
+    (`--skip-bad-rows`), together with rows without a label or a text."""
     errors: Errors = "strict"
     """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
     U+FFFD and reports how many."""
@@ -186,9 +186,12 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
                 )
             rows += parsed
     notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []
-    empty = sum(not any(text.strip() for text in row.texts) for row in rows)
+    empty = sum(map(is_empty, rows))
     if empty:
-        notes.append(f"{empty:,} of {len(rows):,} texts are empty: for these only the class prior can be learned.")
+        notes.append(
+            f"{empty:,} of {len(rows):,} texts {'is' if empty == 1 else 'are'} empty, which says nothing about the"
+            " label; --skip-bad-rows leaves such rows out."
+        )
     return Rows(rows=rows, notes=tuple(notes))
 
 
@@ -243,7 +246,7 @@ def _place(rows: Sequence[Row], label: str) -> str:
 
 def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledConfig, notes: list[str]) -> list[Row]:
     """The rows without malformed ones, which are errors, or skipped with a note (data.bad_rows)."""
-    parsed = list(map(_labeled, rows) if config.bad_rows == "skip" and config.labels == "single" else rows)
+    parsed = [_complete(row, config) for row in rows] if config.bad_rows == "skip" else list(rows)
     errors = [row for row in parsed if isinstance(row, UserError)]
     if errors and len(errors) == len(parsed):
         raise errors[0]
@@ -258,9 +261,18 @@ def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledCon
     return [row for row in parsed if isinstance(row, Row)]
 
 
-def _labeled(row: Row | UserError) -> Row | UserError:
-    """The row, or an error where its label is empty."""
-    return UserError(f"{row.place} has an empty label.") if isinstance(row, Row) and not row.label else row
+def _complete(row: Row | UserError, config: LabeledConfig) -> Row | UserError:
+    """The row, or an error where its label or its text is empty; no labels are labels, too, where there are many."""
+    if isinstance(row, Row) and not row.label and config.labels == "single":
+        return UserError(f"{row.place} has an empty label.")
+    if isinstance(row, Row) and is_empty(row):
+        return UserError(f"{row.place} has an empty text.")
+    return row
+
+
+def is_empty(row: Row) -> bool:
+    """Whether no text of the row has more than white space."""
+    return not any(text.strip() for text in row.texts)
 
 
 def _layout(text: str, path: Path, config: LabeledConfig) -> Layout:

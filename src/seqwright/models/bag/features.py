@@ -123,6 +123,14 @@ class NGramVectorizer:
         """Number of n-grams, which is the number of columns."""
         return sum(map(len, self.keys))
 
+    def made_of(self, ids: Sequence[int]) -> NDArray[np.bool_]:
+        """(F,): which n-grams have no other ids than these."""
+        orders: list[NDArray[np.bool_]] = []
+        for keys in self.keys:
+            last = np.isin(keys % self.vocabulary, ids)
+            orders.append(last & orders[-1][keys // self.vocabulary] if orders else last)
+        return np.concatenate(orders)
+
     @classmethod
     def fit_transform(
         cls, ids: Ints, lengths: Ints, *, order: int, min_df: int, vocabulary: int

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqwright.core.batch import OutputSpec
 from seqwright.models.bag.features import CSRMatrix
 from seqwright.models.bag.lbfgs import lbfgs
 
@@ -31,6 +32,14 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 """Mean losses by output kind: softmax regression or squared hinge between classes, a logistic regression per label,
 ridge regression."""
+
+
+def prior_logits(target: Tensor, output: OutputSpec) -> Tensor:
+    """(C,): logits of the label frequencies, or the mean value: the prediction for a text that says nothing."""
+    if output.kind == "class":
+        return torch.bincount(target, minlength=output.count).clamp(min=0.1).log()
+    mean = target.float().mean(0)
+    return mean if output.kind == "regression" else mean.logit(eps=0.1 / len(target))
 
 
 def fit_linear(

@@ -15,10 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
-from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source
+from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Vocabulary
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import CountedModel
@@ -26,7 +25,7 @@ from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
 from seqwright.models.bag.contributions import Contributions, word_spans
 from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack, merge_equal_columns
-from seqwright.models.bag.linear import fit_linear
+from seqwright.models.bag.linear import fit_linear, prior_logits
 from seqwright.models.bag.ridge import inverse_document_frequency, ridge_weights
 from seqwright.models.bag.selection import (
     MIN_TEXTS,
@@ -36,6 +35,7 @@ from seqwright.models.bag.selection import (
     can_use_ridge,
     select,
 )
+from seqwright.models.bag.unpadded import Unpadded
 from seqwright.text.ragged import RaggedTexts
 
 BLOCK_TOKENS = 1 << 22
@@ -105,33 +105,14 @@ class Examples(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Unpadded:
-    """The rows of a padded source as ragged texts."""
-
-    ids: Ints
-    lengths: Ints
-    segments: NDArray[np.integer] | None
-    words: NDArray[np.integer] | None
-
-    @classmethod
-    def of(cls, source: Source) -> Unpadded:
-        assert source.ids is not None
-        mask = source.mask.cpu()
-
-        def real(values: Tensor | None) -> Ints | None:
-            return None if values is None else values.cpu()[mask].numpy()
-
-        ids = source.ids.cpu()[mask].numpy()
-        return cls(ids, mask.sum(1).numpy(), real(source.segments), real(source.words))
-
-
 class Bag(CountedModel):
     """A linear classifier of the n-grams in a text; before `fit` it has no features and all logits are 0."""
 
-    def __init__(self, config: BagConfig, output: OutputSpec, segmented_vocabulary: int, vocabulary: int):
-        self.config, self.output, self.vocabulary = config, output, vocabulary
-        self.segmented_vocabulary = segmented_vocabulary
+    def __init__(self, config: BagConfig, output: OutputSpec, vocabulary: Vocabulary, segments: int):
+        self.config, self.output, self.vocabulary = config, output, vocabulary.size
+        self.special = [n for n in (vocabulary.sos, vocabulary.eos, vocabulary.pad) if n is not None]
+        """Ids around every text, which say nothing about it: those of `<sos>`, `<eos>` and `<pad>`."""
+        self.segmented_vocabulary = vocabulary.size * segments
         """Vocabulary size times the number of segments: each text of a pair has its own features."""
         self.word_hashes = np.zeros(0, np.int64)
         """Word vocabulary: sorted hashes."""
@@ -152,6 +133,10 @@ class Bag(CountedModel):
         """The hyperparameters, with the logits of the texts that were held out to select them; None before `fit`."""
         self.complement_nb: ComplementNB | None = None
         """The classifier used in place of weights where there are very many classes."""
+        self.prior: Tensor | None = None
+        """(C,): logits of a text without n-grams beyond special tokens; runs of older versions have none."""
+        self.informative = torch.zeros(0, 1)
+        """(F, 1): 1 for n-grams that are not of special tokens alone."""
 
     @property
     def orders(self) -> list[int]:
@@ -161,7 +146,9 @@ class Bag(CountedModel):
     def fit(self, corpus: Examples, progress: Progress = SILENT) -> None:
         """Counts n-grams, selects hyperparameters on held-out texts, and fits the weights."""
         progress.stage("counting n-grams")
-        texts, target = corpus.sources, corpus.row_targets
+        kept = self._nonempty(corpus.sources)
+        texts, target = Unpadded.select(corpus.sources, kept.numpy()), corpus.row_targets[kept]
+        self.prior = prior_logits(corpus.row_targets, self.output)
         if self.config.words:
             ids, word_marks = self._marked(texts)
             self.word_hashes = np.unique(word_hashes(ids, word_marks, texts.lengths)[0])
@@ -169,7 +156,28 @@ class Bag(CountedModel):
         features = self._without_weights(streams)
         if features is None:
             self._learn(*self._selected(streams, target, progress), target, progress)
-            return
+            if self.selected and self.selected.rows is not None:
+                self.selected = replace(self.selected, rows=kept[self.selected.rows])
+        else:
+            self._count(features, target, progress)
+        self._mark_informative()
+
+    def _nonempty(self, texts: RaggedTexts) -> Tensor:
+        """The rows with ids other than special ones, or all where none has: an empty text has nothing but its length,
+        which would be learned as a certain sign of its label."""
+        ends = np.cumsum(texts.lengths)
+        before = np.concatenate([[0], np.cumsum(~np.isin(texts.ids, self.special))])
+        kept = np.flatnonzero(before[ends] > before[ends - texts.lengths])
+        return torch.from_numpy(kept) if len(kept) else torch.arange(len(ends))
+
+    def _mark_informative(self) -> None:
+        segments = range(0, self.segmented_vocabulary, self.vocabulary)
+        special = [[first + n for first in segments for n in self.special], []]  # words are never special
+        columns = [~view.made_of(ids) for view, ids in zip(self.vectorizers, special, strict=False)]
+        self.informative = torch.from_numpy(np.concatenate(columns)).float().unsqueeze(1)
+
+    def _count(self, features: CSRMatrix, target: Tensor, progress: Progress) -> None:
+        """Fits complement naive Bayes."""
         progress.stage(f"counting {features.width:,} n-grams of {self.output.count:,} classes")
         self.complement_nb, note = fit_complement_nb(features, target, self.output.count, self.config.smoothing)
         self.notes.append(f"{self.output.count:,} classes: fitted by complement naive Bayes alone{note}.")
@@ -230,7 +238,7 @@ class Bag(CountedModel):
                 self.vectorizers, self.idf, self.mean_square_norm = fitted
         self.selected = best
         if best.held_out:
-            self.notes.append(self._selection_note(best))
+            self.notes.append(best.note(self.output.kind))
         return merged, best
 
     def _merged_features(self, streams: Streams, least: int) -> Merged:
@@ -273,19 +281,6 @@ class Bag(CountedModel):
         parts = self.idf.square().unsqueeze(1).tensor_split(ends)
         return [view @ part for view, part in zip(views, parts, strict=True)]
 
-    def _selection_note(self, chosen: Candidate) -> str:
-        """The selected hyperparameters and their held-out score, as a sentence."""
-        center = " (penalty centered at it)" if chosen.center > 0 else ""
-        weighting = f" {'with' if chosen.naive_bayes else 'without'} naive Bayes{center}"
-        linear = f"l2 = {chosen.l2:g}{'' if self.output.kind == 'regression' else weighting}"
-        ridge = f"ridge regression with l2 = {chosen.ridge_l2:g}"
-        if chosen.ridge_share:
-            share = chosen.ridge_share
-            linear = f"{share:.0%} {ridge} and {1 - share:.0%} regression with {linear}" if share < 1 else ridge
-        accuracy = f"accuracy {chosen.accuracy:.2f} %, " if self.output.kind == "class" else ""
-        folds = f"in {chosen.folds} folds " if chosen.folds > 1 else ""
-        return f"{linear}, selected on {chosen.held_out:,} held-out texts ({folds}{accuracy}loss {chosen.loss:.4f})."
-
     def scale(self, x: CSRMatrix, target: Tensor, naive_bayes: bool) -> Tensor:
         """(F, C): naive Bayes log-count ratios r = log(p / |p|₁) - log(q / |q|₁) (Wang & Manning 2012), or ones."""
         if not naive_bayes:
@@ -307,7 +302,8 @@ class Bag(CountedModel):
         keys = {f"{name}.{n}": torch.from_numpy(order) for name, view in views for n, order in enumerate(view.keys, 1)}
         words = {"words": torch.from_numpy(self.word_hashes)} if self.config.words else {}
         model = self.complement_nb.state_dict() if self.complement_nb else {"weight": self.weight, "bias": self.bias}
-        return {**model, "rarity": self.idf, "typical": self.mean_square_norm, **words, **keys}
+        prior = {} if self.prior is None else {"prior": self.prior}
+        return {**model, **prior, "rarity": self.idf, "typical": self.mean_square_norm, **words, **keys}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         if self.config.words:
@@ -319,6 +315,10 @@ class Bag(CountedModel):
         if self.mean_square_norm.shape != (len(self.orders),):
             raise ValueError("norms of another number of views")
         self.idf = tensors.get("rarity", torch.ones(sum(view.width for view in self.vectorizers)))
+        self._mark_informative()
+        self.prior = tensors.get("prior")
+        if self.prior is not None and self.prior.shape != (self.output.count,):
+            raise ValueError(f"a prior of shape {tuple(self.prior.shape)}, not of {self.output.count} labels")
         if "rest" in tensors:
             self.complement_nb = ComplementNB.load_state_dict(tensors)
         else:
@@ -334,19 +334,23 @@ class Bag(CountedModel):
         """Logits (R, C) of ragged texts, BLOCK_TOKENS at a time."""
         ends = np.cumsum(texts.lengths)
         blocks = np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK_TOKENS)) + 1)
-        return torch.cat([self._logits(_rows(texts, rows, ends)) for rows in blocks])
+        return torch.cat([self._logits(Unpadded.select(texts, rows, ends)) for rows in blocks])
 
     def contributions(self, texts: RaggedTexts) -> Iterator[Contributions]:
         """What each n-gram of a text adds to its logits, for each text."""
         ends = np.cumsum(texts.lengths)
         for n in range(len(ends)):
-            text = _rows(texts, np.array([n]), ends)
+            text = Unpadded.select(texts, np.array([n]), ends)
             streams = self._streams(text)
             spans: list[Ints] = []
             for view, (vectorizer, (ids, _)) in enumerate(zip(self.vectorizers, streams, strict=True)):
                 _, first, end = vectorizer.occurrences(ids)
                 spans.append(np.stack([first, end], 1) if view == 0 else word_spans(first, end, self._marked(text)[1]))
             x = self._features_of(streams)
+            if self.prior is not None and self._uninformative(x):
+                none = torch.zeros(0, self.output.count, dtype=torch.float64)
+                yield Contributions(np.zeros((0, 2), np.int64), np.zeros(0, bool), none, self.prior.double())
+                continue
             values = torch.ones(len(x.columns)) if x.values is None else x.values
             weight = self.complement_nb.weights(x.columns) if self.complement_nb else self.weight[x.columns]
             logits = values.double().unsqueeze(1) * weight.double()
@@ -360,7 +364,12 @@ class Bag(CountedModel):
 
     def _logits(self, texts: RaggedTexts) -> Tensor:
         x = self._features_of(self._streams(texts))
-        return self.complement_nb(x) if self.complement_nb else x @ self.weight + self.bias
+        logits = self.complement_nb(x) if self.complement_nb else x @ self.weight + self.bias
+        return logits if self.prior is None else torch.where(self._uninformative(x), self.prior, logits)
+
+    def _uninformative(self, x: CSRMatrix) -> Tensor:
+        """(N, 1): whether a text has no n-gram beyond special tokens."""
+        return replace(x, values=None) @ self.informative == 0
 
     def _streams(self, texts: RaggedTexts) -> Streams:
         """The concatenated token ids and text lengths, and those of the words they spell."""
@@ -379,15 +388,7 @@ class Bag(CountedModel):
         return ids, np.ones_like(ids) if texts.words is None else texts.words.astype(np.int64)
 
 
-def _rows(texts: RaggedTexts, rows: Ints, ends: Ints) -> Unpadded:
-    """A range of rows of ragged texts."""
-    span = slice(int(ends[rows[0]] - texts.lengths[rows[0]]), int(ends[rows[-1]]))
-    segments, words = (None if part is None else part[span] for part in (texts.segments, texts.words))
-    return Unpadded(texts.ids[span], texts.lengths[rows], segments, words)
-
-
 def bag(config: BagConfig, sizes: EncoderSizes) -> Bag:
     """An unfitted bag of n-grams."""
     assert sizes.vocabulary is not None
-    size = sizes.vocabulary.size
-    return Bag(config, sizes.answers, size * sizes.segments, size)
+    return Bag(config, sizes.answers, sizes.vocabulary, sizes.segments)

@@ -75,6 +75,19 @@ class Candidate:
     rows: Tensor | None = field(default=None, compare=False, repr=False)
     """Which texts these are (N,)."""
 
+    def note(self, kind: str) -> str:
+        """The selected hyperparameters and their held-out score, as a sentence; for an output of this kind."""
+        center = " (penalty centered at it)" if self.center > 0 else ""
+        weighting = f" {'with' if self.naive_bayes else 'without'} naive Bayes{center}"
+        linear = f"l2 = {self.l2:g}{'' if kind == 'regression' else weighting}"
+        ridge = f"ridge regression with l2 = {self.ridge_l2:g}"
+        if self.ridge_share:
+            share = self.ridge_share
+            linear = f"{share:.0%} {ridge} and {1 - share:.0%} regression with {linear}" if share < 1 else ridge
+        accuracy = f"accuracy {self.accuracy:.2f} %, " if kind == "class" else ""
+        folds = f"in {self.folds} folds " if self.folds > 1 else ""
+        return f"{linear}, selected on {self.held_out:,} held-out texts ({folds}{accuracy}loss {self.loss:.4f})."
+
 
 def can_grid_search(x: CSRMatrix, output: OutputSpec) -> bool:
     """Whether weights are few enough to try several weightings and losses."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Ensemble
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, rare_labels
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows, train_valid_split
+from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, is_empty, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
@@ -50,6 +50,8 @@ from seqwright.tasks.scores import Scores
 
 SAMPLES = 4
 """Texts in the log at each sampling."""
+SHOWN_CLASSES = 5
+"""Classes that a note names."""
 
 
 class ClassificationTask:
@@ -162,6 +164,8 @@ class ClassificationTask:
         chosen, outputs, folds = held_out
         split = f"{folds}-fold cross-validation" if folds > 1 else "a split (10%)"
         rows, targets = [self.train_rows.rows[n] for n in chosen], self.train_targets[chosen]
+        if folds > 1 and (unscored := _unscored({*range(len(self.train_rows.rows))} - {*chosen}, self.train_rows.rows)):
+            self.progress.note(unscored)
         table = class_scores(outputs, targets, self.labels, rows, self.settings, self.train_texts.fingerprint)
         for score in table["scores"].values():
             score["signature"] += f"|split:{folds}-fold" if folds > 1 else "|split:10%"
@@ -275,6 +279,20 @@ class ClassificationRun(Run):
         if valid is None:
             raise self._nothing_held_out("texts")
         return valid
+
+
+def _unscored(missing: Collection[int], rows: Sequence[Row]) -> str:
+    """A note on the rows that cross-validation does not score; empty without such."""
+    empty = sum(is_empty(rows[n]) for n in missing)
+    names = sorted({repr(rows[n].label) for n in missing if not is_empty(rows[n])})
+    shown = ", ".join(names[:SHOWN_CLASSES]) + (" …" if len(names) > SHOWN_CLASSES else "")
+    reasons = [f"{empty:,} empty {'text' if empty == 1 else 'texts'}"] * bool(empty)
+    if names:
+        reasons.append(
+            f"{len(missing) - empty:,} {'text' if len(missing) - empty == 1 else 'texts'} of the"
+            f" {'class' if len(names) == 1 else 'classes'} {shown}, held out together with all others of the class"
+        )
+    return f"not in the held-out scores: {'; '.join(reasons)}." if reasons else ""
 
 
 def evaluate(
