@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqwright.core.batch import IGNORE
-from seqwright.metrics.calibration import BINS, fit_temperature, log_softmax, probability_counts, reliability
+from seqwright.metrics.calibration import (
+    BINS,
+    calibration_counts,
+    fit_temperature,
+    log_softmax,
+    probability_counts,
+    reliability,
+)
 from seqwright.metrics.classification import class_counts, confusion_matrix, multilabel_counts, per_class
 from seqwright.metrics.correlation import regression_counts
 from seqwright.metrics.counts import Counts, scores
@@ -207,3 +216,16 @@ def test_correlation_with_a_single_class_or_constant_is_zero() -> None:
     assert scored["accuracy"] == 100
     assert scored["matthews"] == 0
     assert values(list(regression_counts(np.ones(30), np.arange(30.0))))["pearson"] == 0
+
+
+def test_the_interval_of_the_calibration_error_holds_it() -> None:
+    """Resampled errors lie above that of calibrated probabilities, whose percentiles would not hold it."""
+    probabilities = np.full((300, 2), 0.5) + np.linspace(0.01, 0.45, 300)[:, None] * [1, -1]
+    targets = (np.arange(300) * 0.618 % 1 > probabilities[:, 0]).astype(np.int64)
+    counts = calibration_counts(np.log(probabilities), targets)
+    plain, score = (scores([c], resamples=200, seed=1)[c.name] for c in (replace(counts, biased=False), counts))
+    assert plain.low is not None
+    assert plain.low > plain.value
+    assert score.low is not None
+    assert score.high is not None
+    assert 0 <= score.low <= score.value <= score.high

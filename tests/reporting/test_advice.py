@@ -24,8 +24,8 @@ def test_a_loss_that_still_falls_is_trained_on_for_twice_the_steps() -> None:
 
 
 def test_an_ngram_that_is_still_better_is_mixed_in() -> None:
-    ((sentence, command),) = advice("runs/a", log(3.0, 3.0, counted=2.0), {"nll": 3.0})
-    assert "the n-gram is still better by 50.0%" in sentence
+    ((sentence, command),) = advice("runs/a", log(3.0, 3.0, counted=2.0), {"nll": 3.0, "bits_per_byte": 2.5})
+    assert sentence.startswith("2.500 bits/byte, and the n-gram has 2.000 bits/byte after 1.5")
     assert command == "seqwright mix runs/a --ngram --run runs/a-mixed"
     assert not list(advice("runs/a", log(3.0, 3.0, counted=3.1), {"nll": 3.0}))
 
@@ -33,7 +33,15 @@ def test_an_ngram_that_is_still_better_is_mixed_in() -> None:
 def test_an_ngram_of_a_lossy_tokenizer_has_nats_per_token() -> None:
     lossy = [{"kind": "baseline", "step": 0, "model": "ngram", "nll": 2.0, "seconds": 1.5}]
     ((sentence, _),) = advice("runs/a", lossy, {"nll": 3.0})
-    assert "(2.000 nats per token after" in sentence
+    assert sentence.startswith("3.000 nats per token, and the n-gram has 2.000 nats per token after")
+
+
+def test_a_single_validation_is_trained_on_before_it_is_mixed() -> None:
+    summary = {"nll": 3.0, "asked_steps": 500, "seconds": 100.0}
+    (longer, command), (mixed, _) = advice("runs/a", log(3.0, counted=2.0), summary)
+    assert longer.endswith("train longer first")
+    assert command == "seqwright train --run runs/a --set training.steps=1000"
+    assert "the n-gram has" in mixed
 
 
 def test_a_bleu_too_low_to_be_useful_is_trained_on_or_needs_more_pairs() -> None:

@@ -63,6 +63,8 @@ def option_hint(option: str, command: click.Command) -> str:
     """The option of this command that an unknown one means, or the recipe key that `--set` takes; empty without."""
     name = option.lstrip("-").replace("-", "_")
     flags = {parameter.name: parameter.opts[0] for parameter in command.params if parameter.opts[0].startswith("--")}
+    if name in flags:  # --max_tokens
+        return f" Did you mean {flags[name]}?"
     meant = KEYS_BY_SYNONYM.get(name, ())
     synonyms = {*meant, *(other for key in meant for other in SYNONYMS[key])}
     if same := [flag for parameter, flag in flags.items() if parameter in synonyms]:

@@ -49,6 +49,7 @@ def calibration_counts(log_probs: Floats, targets: Ints) -> Counts:
         formula=calibration_error,
         signature=signature("calibration_error", facts),
         better=-1,
+        biased=True,  # of |confidence - accuracy| in bins, which resampling only spreads
     )
 
 

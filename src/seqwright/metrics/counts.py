@@ -36,6 +36,8 @@ class Counts:
     signature: str
     better: int = 1
     """1 if higher is better, -1 for errors."""
+    biased: bool = False
+    """Whether resampled scores, which are never negative, lie above the score: the interval is then the basic one."""
 
     @property
     def value(self) -> float:
@@ -59,8 +61,15 @@ def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, 
         group = [metric for metric in metrics if len(metric.rows) == examples]
         intervals = bootstrap([(metric.rows, metric.formula) for metric in group], resamples=resamples, seed=seed)
         for metric, (low, high) in zip(group, intervals, strict=True):
+            if metric.biased and low is not None and high is not None:
+                low, high = _basic_interval(metric.value, low, high)
             by_name[metric.name] = Score(value=metric.value, low=low, high=high, signature=metric.signature)
     return {metric.name: by_name[metric.name] for metric in metrics}
+
+
+def _basic_interval(value: float, low: float, high: float) -> tuple[float, float]:
+    """The basic (reverse percentile) interval of percentiles, from 0 on and with the value inside."""
+    return max(0.0, min(value, 2 * value - high)), max(value, 2 * value - low)
 
 
 class BootstrapConfig(Protocol):

@@ -41,11 +41,16 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     counted = baseline_of(log)
     if counted is None or summary.get("nll") is None:
         return
-    behind = summary["nll"] / counted["nll"] - 1
-    if behind > 0:
+    if summary["nll"] > counted["nll"]:
+        if steps and not fallen and len(_losses(log)) < 2:
+            times = longer(float(summary.get("seconds") or AMPLE))
+            yield (
+                "a single validation says little about the training: train longer first",
+                f"seqwright train --run {path} --set training.steps={times * steps}",
+            )
         yield (
-            f"the n-gram is still better by {behind:.1%} ({_compression(counted)} after"
-            f" {duration(counted['seconds'])}): mix them",
+            f"{_compression(summary)}, and the n-gram has {_compression(counted)} after"
+            f" {duration(counted['seconds'])}: mix them",
             f"seqwright mix {path} --ngram --run {path}-mixed",
         )
 

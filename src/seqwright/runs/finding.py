@@ -61,5 +61,5 @@ def nearest_runs(path: Path) -> list[Path]:
     runs = list(dict.fromkeys([*beside, *find_runs(RUNS, depth=HINT_DEPTH)])) or find_runs(Path())
     if same := [run for run in runs if run.name == path.name]:
         return same[:NEAREST]
-    close = difflib.get_close_matches(path.name, dict.fromkeys(run.name for run in runs), n=NEAREST, cutoff=0.5)
-    return [run for name in close for run in runs if run.name == name][:NEAREST] or runs[:NEAREST]
+    close = difflib.get_close_matches(path.name, dict.fromkeys(run.name for run in runs), n=NEAREST, cutoff=0.6)
+    return [run for name in close for run in runs if run.name == name][:NEAREST]
