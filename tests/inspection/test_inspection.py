@@ -279,7 +279,7 @@ def test_back_off_has_a_row_for_every_token_in_json(runs: Runs) -> None:
     inspection = runs["ngram"].inspect(" ".join(["the cat sat"] * 30), views=["back-off"])
     (figure,) = inspection.as_json()["views"]["back-off"]["figures"]
     assert len(figure["rows"]) == 90
-    assert "… 30 more rows" in inspection.text()
+    assert "… 30 more rows (--span A:B shows others)" in inspection.text()
     probabilities = torch.tensor([row["probability"] for row in figure["rows"]])
     expected = torch.tensor([token.probability for token in inspection["tokens"].tokens[:-1]])
     assert_close(probabilities, expected, atol=1e-6, rtol=1e-4)

@@ -35,6 +35,17 @@ def test_wrong_input_is_a_user_error(runs: Runs, kind: str, options: dict[str, o
     assert message in str(caught.value)
 
 
+def test_views_say_what_counts_and_rows_are(runs: Runs) -> None:
+    assert "continuation count" in runs["ngram"].inspect(TEXT).result("back-off").step.prose
+    prose = {
+        kind: runs[kind].inspect(text).result("attention").step.prose
+        for kind, text in (("gpt", TEXT), ("transformer", "the cat sat"), ("seq2seq", "the cat sat"))
+    }
+    assert "that is predicted there, a row of self-attention for the token that is read" in prose["transformer"]
+    assert prose["seq2seq"].endswith("cross-attention is named for the token that is predicted there.")
+    assert "cross" not in prose["gpt"]
+
+
 @pytest.mark.parametrize("kind", ["gpt", "ngram", "gru", "seq2seq", "classifier"])
 def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
     text, target = SOURCES.get(kind, TEXT), {"target": "die Katze sass"} if kind == "seq2seq" else {}

@@ -27,7 +27,12 @@ def _span(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--view", "views", multiple=True, metavar="NAME", help="View to show; may be repeated.")
 @click.option("--layer", type=int, metavar="N", help="Layer of attention, gates and logit lens, from 0.")
 @click.option("--head", type=int, metavar="N", help="Attention head, from 0.")
-@click.option("--span", callback=_span, metavar="A:B", help="Tokens to show, by their numbers: from A to before B.")
+@click.option(
+    "--span",
+    callback=_span,
+    metavar="A:B",
+    help="Tokens to show, by their numbers: from A to B, without B (3:8 has five).",
+)
 @click.option("--top", type=click.IntRange(1, 100), default=5, help="Alternatives and neighbors of a token.")
 @click.option("--target", metavar="TEXT", help="Translators: the target to inspect; by default the search's output.")
 @click.option(

@@ -330,7 +330,8 @@ def _convert(value: Any, wanted: Any) -> Any:
             wanted_items = [arguments[0]] * len(value) if repeated else arguments
             return tuple(_convert(item, w) for item, w in zip(value, wanted_items, strict=True))
         if repeated and not isinstance(value, list) and typing.get_origin(arguments[0]) is not tuple:
-            raise ValueError(f"must be {_name(wanted)}, as in {_show([value])}, not {_show(value)}.")
+            item = 1 if arguments[0] in (int, float) and type(value) not in (int, float) else value
+            raise ValueError(f"must be {_name(wanted)}, as in {_show([item])}, not {_show(value)}.")
     elif wanted is float:
         if type(value) in (int, float) and abs(value) <= sys.float_info.max:  # neither nan, inf nor a giant int
             return float(value)

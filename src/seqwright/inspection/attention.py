@@ -8,7 +8,7 @@ from torch import Tensor
 
 from seqwright.inspection.figures import HeadFigure
 from seqwright.inspection.forward import forward
-from seqwright.inspection.labeled import Heads, check_index
+from seqwright.inspection.labeled import Attention, Heads, check_index
 from seqwright.inspection.subject import Options, Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
 
@@ -32,11 +32,21 @@ def attention_view(subject: Subject) -> ViewResult:
     step = Step(
         "Attention by layer and head",
         "Each row is a query, the columns are the tokens it attends to; rows sum to one. Layers and heads are counted"
-        " from 0.",
+        f" from 0.{_row_names(attention)}",
         "weights = softmax(score(query, key) + mask)",
         figures,
     )
     return ViewResult(step, attention)
+
+
+def _row_names(attention: Attention) -> str:
+    """What the rows of a decoder are named for, where it attends to a source."""
+    if "cross" not in attention.kinds:
+        return ""
+    names = " A row of cross-attention is named for the token that is predicted there"
+    if "self" not in attention.kinds:
+        return f"{names}."
+    return f"{names}, a row of self-attention for the token that is read: rows n and n - 1 are of one position."
 
 
 def _figure(heads: Heads, options: Options) -> HeadFigure:

@@ -7,6 +7,7 @@ from seqwright.inspection.figures import TokenTable
 from seqwright.inspection.subject import Subject, ViewResult
 from seqwright.studies.explain.explanation import Step
 from seqwright.studies.explain.figures import joined
+from seqwright.studies.explain.topics.ngram import CONTINUATION_COUNTS
 from seqwright.tasks.language.task import LanguageRun
 
 
@@ -41,7 +42,7 @@ def back_off_view(subject: Subject) -> ViewResult:
         "The longest n-gram that was counted gives the probability: its share of all counts after its context (total;"
         " followers: how many different tokens they are of), plus the interpolated share of shorter contexts. Longer"
         " contexts, which lack it, multiply back-off weights. Total and interpolated are left out where a smoothing"
-        f" divides otherwise (add-k, Witten-Bell, stupid back-off). Tokens by order: {orders}.",
+        f" divides otherwise (add-k, Witten-Bell, stupid back-off). {CONTINUATION_COUNTS} Tokens by order: {orders}.",
         "probability = ((count - discount) / total + interpolated) · back-off weights\n"
         "interpolated = weight(context) · p(w | shorter context)",
         [TokenTable("back-off", columns, rows[subject.options.shown(len(rows), 1)])],

@@ -29,6 +29,8 @@ PAGE_WIDTH, PAIR_WIDTH = 900, 310
 """Pixels of the cells of a row: one figure across a page, or two beside each other."""
 LINE_TOKENS = 64
 """Columns up to which attention may be drawn as lines between tokens."""
+SPAN = "--span A:B"
+"""How rows that are left out of a table are shown."""
 STRONGEST = 3
 """Attended tokens of each row in a terminal."""
 
@@ -64,7 +66,7 @@ class TokenStrip:
             (n, token.token, token.bits, token.probability, token.rank, _alternatives(token))
             for n, token in enumerate(self.tokens, self.first)
         ]
-        return table(self.name, ("", "token", "bits", "p", "rank", "most probable"), rows)
+        return table(self.name, ("", "token", "bits", "p", "rank", "most probable"), rows, others=SPAN)
 
     def _strip(self) -> str:
         """Tokens with their surprisal as a bar: `the▁ cat▅`."""
@@ -122,7 +124,7 @@ class SignedStrip:
             (n, token, value, _signed_bar(value / top))
             for n, (token, value) in enumerate(zip(self.tokens, self.values, strict=True), self.first)
         ]
-        return table(self.name, ("", "token", self.unit, "below zero|above zero"), rows).text()
+        return table(self.name, ("", "token", self.unit, "below zero|above zero"), rows, others=SPAN).text()
 
     @property
     def _top(self) -> float:
@@ -151,7 +153,7 @@ class TokenTable:
     rows: tuple[tuple[Cell, ...], ...]
 
     def text(self) -> str:
-        return table(self.name, self.columns, self.rows).text()
+        return self._table().text()
 
     def as_json(self) -> dict[str, Any]:
         names = [name or "number" for name in self.columns]
@@ -159,7 +161,10 @@ class TokenTable:
         return {"kind": "table", "name": self.name, "rows": rows, "total": len(rows)}
 
     def html(self) -> Html:
-        return table(self.name, self.columns, self.rows).html()
+        return self._table().html()
+
+    def _table(self) -> Table:
+        return table(self.name, self.columns, self.rows, others=SPAN)
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,7 @@ class HeadFigure:
                 if weight > 0
             )
             rows.append((n, row, strongest))
-        return table(self.title, ("", "from", "to (token@position weight), strongest first"), rows).text()
+        return table(self.title, ("", "from", "to (token@position weight), strongest first"), rows, others=SPAN).text()
 
     def as_json(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"kind": "attention", "name": self.name}

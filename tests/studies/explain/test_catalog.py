@@ -81,6 +81,7 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
         ("bert", {"set": ["seed=-1"]}, "seed"),
         ("sampling", {"set": ["temperature=0"]}, "temperature must be above 0"),
         ("sampling", {"set": ["top_p=2"]}, "top_p is a probability"),
+        ("seq2seq", {"set": ['source=""']}, 'must be a list of a whole number, as in [1], not "".'),
     ],
 )
 def test_wrong_input_is_a_user_error(topic: str, options: dict[str, object], message: str) -> None:
@@ -185,6 +186,19 @@ def test_layers_of_a_run(runs: dict[str, Path]) -> None:
     for topic in ("multi-head", "layer-norm"):
         with pytest.raises(UserError, match="go from 0 to"):
             sw.explain(topic, run=runs["gpt"], on=PROMPT, set=["layer=9"])
+
+
+def test_an_ngram_run_shows_what_follows_a_context_without_a_text(runs: dict[str, Path]) -> None:
+    explanation = sw.explain("ngram", run=runs["ngram"], set=["context=sat on"])
+    assert [step.heading for step in explanation.steps] == ["The most probable tokens after “sat on”"]
+    (token, probability, *_), *_ = explanation["next"].rows
+    scored = sw.open(runs["ngram"]).inspect("sat on the")["tokens"].tokens[2]
+    assert token == scored.token == "the"
+    assert probability == pytest.approx(scored.probability, rel=1e-4)
+    both = sw.explain("ngram", run=runs["ngram"], on="the dog", set=["context=the cat"])
+    assert len(both.steps) == 2
+    with pytest.raises(UserError, match="name the text"):
+        sw.explain("ngram", run=runs["ngram"])
 
 
 def test_masks_positions_and_gradients_of_a_run(runs: dict[str, Path]) -> None:

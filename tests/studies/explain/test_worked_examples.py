@@ -154,6 +154,21 @@ def test_ngram_counts_probabilities_and_sums() -> None:
     assert values("ngram", "sums") == pytest.approx([1] * 6, abs=1e-5)
 
 
+def test_ngram_columns_fit_their_formulas() -> None:
+    p = {row["next"]: row for row in explained("ngram")["smoothing"].as_json()["rows"]}
+    discounts = {row[0]: row[1:4] for row in rows("ngram", "discounts and totals")}
+    assert discounts["absolute"] == pytest.approx((0.9, 0.9, 0.9))
+    # Five words follow “cows eat”, 11 times in all: weight(h) of absolute is 5 · 0.9 / 11.
+    bigram = explained("ngram", "context=eat")["smoothing"].as_json()["rows"]
+    after_eat = {row["next"]: row for row in bigram}
+    for word, count in {"corn": 4, "grass": 3, "if": 1}.items():
+        assert p[word]["absolute"] == pytest.approx(
+            (count - 0.9) / 11 + 4.5 / 11 * after_eat[word]["absolute"], abs=1e-4
+        )
+        assert p[word]["add-k"] == pytest.approx((count + 1) / (11 + 37))
+    assert p["grass"]["stupid-backoff"] / p["corn"]["stupid-backoff"] == pytest.approx(3 / 4)  # S / Z keeps ratios
+
+
 def test_bpe_merges() -> None:
     assert column("bpe", "merges", "new symbol") == ["es", "est", "est</w>", "lo", "low"]
     assert column("bpe", "pair counts", "count")[:7] == [2] * 6 + [1]
@@ -192,6 +207,13 @@ def test_search_outputs_and_tree() -> None:
         assert row[3] == pytest.approx(-0.7591, abs=5e-5)
 
 
+def test_search_says_which_rows_were_divided_by_their_sums() -> None:
+    assert "divided" not in explained("search").steps[0].prose
+    changed = explained("search", "p[0,0]=0.9")
+    assert "(START: 1.4) were divided by their sums" in changed.steps[0].prose
+    assert changed["p(next | last)"].values[0][0] == pytest.approx(0.9 / 1.4)  # type: ignore[attr-defined]
+
+
 def test_imdb_parameters_and_shapes() -> None:
     assert column("imdb", "parameters", "parameters") == [68_228_482, 4_641_538, 2_806_402, 2_572_546, 2_758_786]
     shapes = dict(
@@ -224,6 +246,9 @@ def test_sampling_filters_and_draws() -> None:
     assert column("sampling", "top-k", "top-k")[:3] == pytest.approx([4 / 7, 3 / 7, 0], abs=1e-6)
     assert column("sampling", "top-p", "top-p")[:4] == pytest.approx([4 / 9, 3 / 9, 2 / 9, 0], abs=1e-6)
     assert {row[2] for row in rows("sampling", "draws")} <= {"corn", "grass"}
+    few = explained("sampling", "min_p=0.9")  # grass is (3/4)² times as probable as corn at temperature 0.5
+    assert {row[2] for row in few["draws"].rows} == {"corn"}  # type: ignore[attr-defined]
+    assert "Temperature 0.5, then top-k, top-p and min-p" in few.steps[-1].prose
 
 
 def test_bert_selects_its_share_and_vit_cuts_patches() -> None:
@@ -271,4 +296,5 @@ def test_tricks_switched_off_one_by_one() -> None:
         row["positions"]: row["largest change"] for row in explanation["change of the last output"].as_json()["rows"]
     }
     assert changes["none"] == pytest.approx(0, abs=1e-12)
+    assert changes["none, stack of 12"] > 1e-5  # the mask tells a deeper stack some order
     assert min(changes["sinusoidal"], changes["rope"]) > 1e-5

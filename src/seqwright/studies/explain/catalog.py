@@ -28,6 +28,8 @@ class Topic:
     """The trained runs that it can be computed with; "" for none."""
     run_text: bool = True
     """Whether a run is shown on a text."""
+    in_place: str = ""
+    """An option that may be set in place of the text of a run."""
     image: bool = False
     """Whether its text is an image file; a run has validation images, too."""
 
@@ -42,7 +44,9 @@ TOPICS = {
         on=True,
         run="any of texts",
     ),
-    "ngram": Topic("Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run="n-gram"),
+    "ngram": Topic(
+        "Counts, maximum likelihood, smoothing, back-off.", "ngram:ngram", on=True, run="n-gram", in_place="context"
+    ),
     "bpe": Topic("Byte pair encoding, merge by merge.", "bpe:bpe", on=True),
     "sgd": Topic("Gradient descent, mini-batches and epochs.", "sgd:sgd", on=True),
     "rnn": Topic("Elman network: forward, back-propagation through time, one SGD step.", "rnn:rnn", run="Elman RNN"),
@@ -98,6 +102,9 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
     topic = find(name)
     if run is not None and not topic.run:
         raise UserError(f"explain {name} takes no run; these do: {_names(lambda row: bool(row.run))}.")
+    given = {override.partition("=")[0].strip() for override in overrides}
+    if run is not None and on is None and topic.in_place in given:
+        on = ""
     if run is not None and on is None and topic.run_text and not topic.image:
         raise UserError("name the text that the run is shown on, too: --on 'a few words'.")
     if on is not None and not (topic.on or (topic.run and topic.run_text and run is not None)):

@@ -220,6 +220,8 @@ class Table(Displayed):
     rows: tuple[tuple[Cell, ...], ...]
     total: int
     """Number of rows before those beyond MAX_ROWS were left out."""
+    others: str = ""
+    """The option that shows those that were left out."""
 
     def text(self) -> str:
         cells = [[_shown(cell) for cell in row] for row in self.rows]
@@ -253,13 +255,14 @@ class Table(Displayed):
 
     def _left_out(self) -> list[str]:
         missing = self.total - len(self.rows)
-        return [f"… {missing:,} more rows"] if missing else []
+        how = f" ({self.others} shows others)" if self.others else ""
+        return [f"… {missing:,} more rows{how}"] if missing else []
 
 
-def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
+def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, others: str = "") -> Table:
     """A figure of rows."""
     complete = list(map(tuple, rows))
-    return Table(name, tuple(columns), tuple(complete[:MAX_ROWS]), len(complete))
+    return Table(name, tuple(columns), tuple(complete[:MAX_ROWS]), len(complete), others)
 
 
 @dataclass(frozen=True)

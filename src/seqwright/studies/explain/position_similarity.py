@@ -34,7 +34,7 @@ def similarity_step(module: nn.Module, context: int | None) -> tuple[Step, Tenso
     if isinstance(module, Rotary):
         similarity, formula = rotary_similarity(module, count), "mean over pairs i of cos((m - n) θ_i)"
         what = "Queries and keys are rotated by angles that grow with their position: the dot product of two equal"
-        what += " vectors is multiplied by this."
+        what += " vectors is multiplied by this, if their pairs have equal norms (else pairs weigh by their squares)."
     else:
         similarity, formula = encoding_similarity(module, count), "cos(e_m, e_n) = e_m · e_n / (|e_m| |e_n|)"
         what = "Cosines between the vectors that are added to the embeddings of two positions."

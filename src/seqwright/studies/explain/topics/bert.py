@@ -124,8 +124,10 @@ def _predicted(run: Run, tokenizer: Tokenizer, input: Ints, target: Ints) -> Ste
 
 
 def _trained_rate(options: BertOptions, run: Run | None) -> str:
-    """That a run was trained with another rate, if so."""
-    if run is None or run.settings.data.mask_rate == options.mask_rate:
+    """That BERT, or the run, was trained with another rate, if so."""
+    if run is None:
+        return " BERT selects 15%, which would be few of a short text." if options.mask_rate > 0.15 else ""
+    if run.settings.data.mask_rate == options.mask_rate:
         return ""
     rate, name = run.settings.data.mask_rate, run.path.name
     return f" {name} was trained with {rate:.0%}, which selects few of a short text (--set mask_rate={rate:g})."

@@ -64,7 +64,8 @@ def bpe(options: BPEOptions) -> Explanation:
     steps = [
         Step(
             "Characters",
-            f"Each word is its characters and a mark for its end; {trainer.text_bytes:,} bytes, white space counted.",
+            f"Each word is its characters and a mark for its end; {trainer.text_bytes:,} bytes, with a space after"
+            " every word, the last one, too.",
             "",
             [
                 table("words", ["word", "count"], words.most_common()),

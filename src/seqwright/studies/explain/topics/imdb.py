@@ -66,7 +66,8 @@ def imdb(options: ImdbOptions, run: Run | None = None) -> Explanation:
     steps.append(
         Step(
             "Compared",
-            "Parameters are not accuracy: the largest has the weakest idea of order.",
+            "Parameters are not accuracy, nor a sense of order: the largest learns every position anew, while the"
+            " maximum over positions keeps order only within its convolutions.",
             "",
             [table("parameters", ["recipe", "parameters"], totals)],
         )

@@ -30,7 +30,7 @@ class MaskingOptions(OneHead):
     text: str = "có chí thì nên"
     """Words whose mask is shown."""
     window: int | None = None
-    """Sliding-window attention: positions less than this far away."""
+    """Sliding-window attention, in the mask of the text: a word attends to itself and those before it, this many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +56,6 @@ def masking(options: MaskingOptions, run: Run | None = None) -> Explanation:
     cut = f" Shown are the first {MAX_TOKENS} words: the last {left:,} are left out." if left else ""
     places = torch.arange(len(words))
     text_mask = attention_mask(places.unsqueeze(0), places, options.window)[0, 0]
-    in_window = f" and lie less than {options.window} positions apart" if options.window else ""
     labels: dict[str, Any] = {"rows": tokens, "columns": tokens}
     steps = [
         Step(
@@ -100,8 +99,8 @@ def masking(options: MaskingOptions, run: Run | None = None) -> Explanation:
         ),
         Step(
             "The mask of a text",
-            f"Row: the word that attends; column: the words it may attend to, which are not after it{in_window}. One"
-            f" pass over the text then trains all next-word predictions at once.{cut}",
+            "Row: the word that attends; column: the words it may attend to, which are not after it."
+            f"{_in_window(options.window)} One pass over the text then trains all next-word predictions at once.{cut}",
             "",
             [matrix("mask of the text", text_mask.int(), rows=words, columns=words, heat=True)],
         ),
@@ -111,6 +110,14 @@ def masking(options: MaskingOptions, run: Run | None = None) -> Explanation:
         " whether it masks at all."
     )
     return Explanation("masking", "Masked attention", about, steps)
+
+
+def _in_window(window: int | None) -> str:
+    """What a window leaves of a row."""
+    if window is None:
+        return ""
+    words = f"itself and the {window - 1} before it" if window > 1 else "itself only"
+    return f" With a window of {window}, a word attends to {words}; the steps above have no window."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -38,8 +38,16 @@ should we let cows eat corn ?"""
 """The lecture's corpus."""
 CONTEXT = "cows eat"
 KINDS = ("mle", "add-k", "absolute", "witten-bell", "kneser-ney", "stupid-backoff")
+TOTALS = {"add-k": "Σ_v c(h v) + k V", "witten-bell": "Σ_v c(h v) + number of different v after h"}
+"""Denominators of the kinds that divide by more than the counts."""
 MAX_VOCABULARY = 20_000
 """Words whose probabilities are compared."""
+MOST_PROBABLE = 10
+"""Tokens of a run that are shown after a context."""
+CONTINUATION_COUNTS = (
+    "Below the highest order, Kneser-Ney counts the different tokens before an n-gram (continuation count), not its"
+    " occurrences."
+)
 ABOUT = (
     "An n-gram model predicts a token from the N - 1 tokens before it, by counting. What was never counted gets its"
     " probability from shorter contexts."
@@ -53,11 +61,14 @@ class NGramOptions(TopicOptions):
     order: int = 3
     """N: a token is predicted from the N - 1 before it."""
     context: str = CONTEXT
-    """Words after which the next one is predicted; of another text, those with the most different successors."""
+    """Words after which the next one is predicted; of another text, those with the most different successors. Set for a
+    run, it needs no text."""
     sentence: str = "cows eat corn"
     """Sentence to score; of another text, its first line."""
     k: float = 1.0
     """Pseudocount of add-k smoothing; 1 is Laplace's."""
+
+    either: ClassVar[tuple[str, ...]] = ("context",)
 
     def __post_init__(self) -> None:
         if not 2 <= self.order <= 5:
@@ -80,10 +91,11 @@ class Models:
         model.fit(self.stream)
         return model
 
-    def next(self, model: Any, context: Sequence[int]) -> torch.Tensor:
-        """Probabilities (V,) of the token after a context."""
-        log_probs, _ = model.step(torch.tensor([list(context)]), model.start(Source.empty(1), capacity=len(context)))
-        return log_probs[0].exp()
+
+def next_probabilities(model: Any, context: Sequence[int]) -> torch.Tensor:
+    """Probabilities (V,) of the token after a context."""
+    log_probs, _ = model.step(torch.tensor([list(context)]), model.start(Source.empty(1), capacity=len(context)))
+    return log_probs[0].exp()
 
 
 def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
@@ -104,10 +116,11 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
     shown = joined(tokenizer.tokens(context))
     mle, smoothed = models.fitted(len(context) + 1, "mle"), models.fitted(len(context) + 1, "kneser-ney")
     counts = _counts(mle, context, tokenizer)
-    p_mle = models.next(mle, context)
+    p_mle = next_probabilities(mle, context)
     unseen = _unseen(models, set(counts))
     examples = [*list(counts)[:5], *unseen[:2]]
-    by_kind = {kind: models.next(models.fitted(len(context) + 1, kind), context) for kind in KINDS}
+    by_model = {kind: models.fitted(len(context) + 1, kind) for kind in KINDS}
+    by_kind = {kind: next_probabilities(model, context) for kind, model in by_model.items()}
     steps = [
         Step(
             "Corpus",
@@ -137,10 +150,20 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
         _zero_step(tokenizer, shown, unseen, p_mle),
         Step(
             "Smoothing",
-            "Every kind takes some probability from what was seen and gives it to what was not; they differ in how"
-            " much, and to whom.",
-            "p(w | h) = discounted(h w) / total(h) + weight(h) · p(w | h')",
+            "Every kind but mle takes some probability from what was seen and gives it to what was not; they differ in"
+            " how much, and to whom. Weights make the sums 1; add-k takes the uniform 1/V for p(w | h'). The scores S"
+            " of stupid back-off (Brants et al. 2007) do not sum to 1: shown is p = S / Z, Z(h) being their sum.",
+            "p(w | h) = (c(h w) - D) / total(h) + weight(h) · p(w | h')    all but stupid-backoff\n"
+            "p(w | h) = S(w | h) / Z(h)    S = c(h w) / total(h) if seen, else 0.4 S(w | h')    stupid-backoff",
             [
+                table(
+                    "discounts and totals",
+                    ["kind", "D of count 1", "of 2", "of 3 or more", "total(h)"],
+                    [
+                        (kind, *model.discounts[-1, 1:].tolist(), TOTALS.get(kind, "Σ_v c(h v)"))
+                        for kind, model in by_model.items()
+                    ],
+                ),
                 table(
                     "smoothing",
                     ["next", *KINDS],
@@ -152,7 +175,7 @@ def ngram(options: NGramOptions, run: Run | None = None) -> Explanation:
         Step(
             "Back-off, order by order",
             "Where the tables have no n-gram, the weight of the context multiplies the probability after the shorter"
-            " context. Lower orders of Kneser-Ney count distinct contexts, not occurrences.",
+            f" context. {CONTINUATION_COUNTS}",
             "p(w | h) = weight(h) · p(w | h')  if h w was never seen",
             [
                 table(
@@ -245,23 +268,36 @@ def _of_run(options: NGramOptions, run: Run) -> Explanation:
             f"{run.path} holds a model of kind '{run.settings.kind}', which does not back off; train one with --model"
             " ngram."
         )
-    ids, tokens = run_ids(run, options.text)
-    rows: list[Sequence[Cell]] = []
-    for place in range(1, len(ids)):
-        one = back_off(run.model, run.tokenizer, ids[:place], ids[place])
-        context = joined(one.context) or "(none)"
-        counts = (one.count, one.discount, one.total, one.interpolated)
-        weights = " × ".join(f"{weight:.4g}" for weight in one.weights)
-        surprisal = -math.log(one.probability) if one.probability else math.inf
-        rows.append((tokens[place], one.probability, surprisal, one.order, context, *counts, weights))
+    steps = []
+    if options.text:
+        ids, _ = run_ids(run, options.text)
+        rows = [_back_off_row(run, ids[:place], ids[place]) for place in range(1, len(ids))]
+        steps.append(_back_off_step("Back-off of each token", "back-off", rows))
+    if not options.text or options.context != CONTEXT:
+        ids, _ = run_ids(run, options.context, limit=None)
+        best = next_probabilities(run.model, ids).topk(min(MOST_PROBABLE, run.tokenizer.size)).indices.tolist()
+        rows = [_back_off_row(run, ids, id) for id in best]
+        steps.append(_back_off_step(f"The most probable tokens after “{options.context}”", "next", rows))
+    return Explanation("ngram", f"N-grams of {run.path}", ABOUT, steps)
+
+
+def _back_off_row(run: Any, context: Sequence[int], id: int) -> Sequence[Cell]:
+    one = back_off(run.model, run.tokenizer, context, id)
+    counts = (one.count, one.discount, one.total, one.interpolated)
+    weights = " × ".join(f"{weight:.4g}" for weight in one.weights)
+    surprisal = -math.log(one.probability) if one.probability else math.inf
+    return one.token, one.probability, surprisal, one.order, joined(one.context) or "(none)", *counts, weights
+
+
+def _back_off_step(heading: str, name: str, rows: Sequence[Sequence[Cell]]) -> Step:
     counted = ("count", "discount", "total", "interpolated")
     columns = ["token", "p", "surprisal (nats)", "order", "context", *counted, "back-off weights"]
-    step = Step(
-        "Back-off of each token",
+    return Step(
+        heading,
         "The longest n-gram that the tables have decides: its share of all counts after its context, plus the"
         " interpolated share of shorter contexts; weights of longer contexts multiply the sum. Total and interpolated"
-        " are left out where a smoothing divides otherwise (add-k, Witten-Bell, stupid back-off).",
+        " are left out where a smoothing divides otherwise (add-k, Witten-Bell, stupid back-off)."
+        f" {CONTINUATION_COUNTS}",
         "p(w | h) = weight(h) · weight(h') · … · ((count - discount) / total + interpolated)",
-        [table("back-off", columns, rows)],
+        [table(name, columns, rows)],
     )
-    return Explanation("ngram", f"N-grams of {run.path}", ABOUT, [step])

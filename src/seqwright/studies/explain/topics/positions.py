@@ -73,7 +73,8 @@ def positions(options: PositionsOptions, run: Run | None = None) -> Explanation:
         ),
         Step(
             "Sinusoids",
-            "Pairs of sine and cosine with wavelengths from 2π to 10000 · 2π.",
+            "Pairs of sine and cosine with wavelengths from 2π up; wide codes come near to 10000 · 2π, and the longest"
+            f" of d = {options.d} is {10000 ** ((options.d - 1) // 2 * 2 / options.d):.4g} · 2π.",
             "P(t, 2i) = sin(t / 10000^(2i/d))    P(t, 2i+1) = cos(t / 10000^(2i/d))",
             [matrix("P", encoded, rows=rows, columns=columns)],
             ["the d = 4 table prints 0.0017, 0.0033, …; 10000^(2/4) = 100, so the third column is 0.01, 0.02, …"],

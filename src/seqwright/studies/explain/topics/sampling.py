@@ -19,7 +19,14 @@ from seqwright.studies.explain.explanation import Explanation, Step
 from seqwright.studies.explain.figures import Table, joined, table
 from seqwright.studies.explain.options import TopicOptions
 from seqwright.studies.explain.text import run_ids
-from seqwright.studies.explain.topics.ngram import CONTEXT, COWS, Models, NGramOptions, busiest_context
+from seqwright.studies.explain.topics.ngram import (
+    CONTEXT,
+    COWS,
+    Models,
+    NGramOptions,
+    busiest_context,
+    next_probabilities,
+)
 
 SHOWN = 12
 """Most probable tokens that are shown."""
@@ -63,9 +70,9 @@ def sampling(options: SamplingExample, run: Run | None = None) -> Explanation:
     top_k = filters.top_k(log_probs[None], options.top_k)[0]
     top_p = filters.top_p(log_probs[None], options.top_p)[0]
     min_p = filters.min_p(log_probs[None], options.min_p)[0]
-    # The order of the engine: temperature, then top-k, then top-p.
+    # The order of the engine: temperature, then top-k, top-p and min-p.
     final = filters.top_k(tempered[options.temperature][None], options.top_k)
-    final = filters.top_p(final, options.top_p)
+    final = filters.min_p(filters.top_p(final, options.top_p), options.min_p)
     positions = torch.arange(DRAWS)
     uniforms = uniform(torch.full((DRAWS,), options.seed), positions)
     drawn = draw(final.expand(DRAWS, -1), uniforms)
@@ -122,8 +129,9 @@ def sampling(options: SamplingExample, run: Run | None = None) -> Explanation:
         ),
         Step(
             "Draw a token",
-            f"Temperature, then top-k, then top-p; a uniform number of (seed, position) picks the token whose share of"
-            f" the cumulative sum it falls into. Seed {options.seed} gives the same tokens every time.",
+            f"Temperature {options.temperature:g}, then top-k, top-p and min-p, each of what the one before it left; a"
+            " uniform number of (seed, position) picks the token whose share of the cumulative sum it falls into. Seed"
+            f" {options.seed} gives the same tokens every time.",
             "token = first w with cumulative(w) > u",
             [
                 compared("after all filters", p=final[0]),
@@ -147,7 +155,7 @@ def _of_text(options: SamplingExample) -> tuple[Tensor, Sequence[str], str]:
     context = models.tokenizer.encode(" ".join(words))[-2:]
     if not context:
         raise UserError("context must have a word or more, such as context='cows eat'.")
-    probabilities = models.next(models.fitted(len(context) + 1, "mle"), context).double()
+    probabilities = next_probabilities(models.fitted(len(context) + 1, "mle"), context).double()
     names = models.tokenizer.tokens(range(models.tokenizer.size))
     return probabilities.log(), names, joined(models.tokenizer.tokens(context))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -24,6 +25,8 @@ from seqwright.tasks.translation.task import TranslationRun
 
 NAMES = ("a", "b", "c", "END", "START")
 END, START = 3, 4
+ROWS = ("START", "a", "b", "c")
+"""Last tokens, as p has them."""
 ABOUT = (
     "The most probable output cannot be found token by token: a search keeps several beginnings (hypotheses) and"
     " extends them. Greedy search keeps one, a beam a few, exhaustive search all."
@@ -104,9 +107,9 @@ def search(options: SearchExample, run: Run | None = None) -> Explanation:
     steps = [
         Step(
             "The model",
-            "The next token depends on the last one; END ends an output.",
+            f"The next token depends on the last one; END ends an output.{_divided(options)}",
             "p(y) = Π p(y_t | y_(t-1))",
-            [matrix("p(next | last)", _table_of(model), rows=["START", "a", "b", "c"], columns=NAMES[:4], heat=True)],
+            [matrix("p(next | last)", _table_of(model), rows=ROWS, columns=NAMES[:4], heat=True)],
         ),
         Step(
             "Greedy search",
@@ -176,6 +179,13 @@ def _smallest_beam(model: Any, base: SearchOptions, best: Hypothesis, *, limit: 
         if abs(one.log_prob - best.log_prob) < 1e-9:
             return size
     return None
+
+
+def _divided(options: SearchExample) -> str:
+    """Which rows of p did not sum to 1, so that they were divided by their sums."""
+    sums = {name: math.fsum(row) for name, row in zip(ROWS, options.p, strict=True)}
+    rows = ", ".join(f"{name}: {total:g}" for name, total in sums.items() if abs(total - 1) > 1e-9)
+    return f" Rows that do not sum to 1 ({rows}) were divided by their sums." if rows else ""
 
 
 def _table_of(model: BigramTable) -> Tensor:

@@ -127,9 +127,10 @@ def seq2seq(options: Seq2SeqOptions, run: Run | None = None) -> Explanation:
         ),
         Step(
             "Decode without the reference",
-            "At test time there is no reference: each token is chosen from the model's own output so far. Untrained, it"
-            " is wrong at once, and an early error changes all that follows (exposure bias).",
-            "y_t = argmax p(· | own output, x)",
+            "At test time there is no reference: each token is chosen from the model's own output so far, <pad>"
+            " and <sos> never. Untrained, it is wrong at once, and an early error changes all that follows (exposure"
+            " bias).",
+            "y_t = argmax p(w | own output, x) over all w but <pad> and <sos>",
             [table("output before training", ["output", "log p"], [before])],
         ),
         Step(
@@ -144,7 +145,8 @@ def seq2seq(options: Seq2SeqOptions, run: Run | None = None) -> Explanation:
         ),
     ]
     if outputs:
-        prose = "Each target position averages the encoder states with these weights; the bottleneck has none of it."
+        prose = f"After {options.steps} steps of training, each target position averages the encoder states with these"
+        prose += " weights; the bottleneck has none of it."
         steps.append(Step("Attention to the source", prose, "context = Σ_s weight_s h_s", outputs))
     about = "An encoder reads one sequence, a decoder writes another (Sutskever et al. 2014; Bahdanau et al. 2015)."
     return Explanation("seq2seq", "Sequence to sequence", about, steps)

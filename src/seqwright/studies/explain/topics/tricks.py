@@ -52,8 +52,13 @@ def tricks(options: TricksOptions) -> Explanation:
     }
     swapped = x[:, [1, 0, *range(2, options.length)]]
     changes = [
-        (positions, float((_output(options, x, positions) - _output(options, swapped, positions)).abs().max()))
-        for positions in ("none", "sinusoidal", "rope")
+        (name, float((_output(options, x, *stack) - _output(options, swapped, *stack)).abs().max()))
+        for name, stack in {
+            "none": (1, "none"),
+            f"none, stack of {options.layers}": (options.layers, "none"),
+            "sinusoidal": (1, "sinusoidal"),
+            "rope": (1, "rope"),
+        }.items()
     ]
     steps = [
         Step(
@@ -95,8 +100,9 @@ def tricks(options: TricksOptions) -> Explanation:
         ),
         Step(
             "Positions",
-            "Attention is a weighted sum, and a sum has no order: exchange the first two tokens, and without positions"
-            " the last output stays the same.",
+            "Attention is a weighted sum, and a sum has no order: exchange the first two tokens, and in one layer"
+            " without positions the last output stays the same. A deeper causal stack knows some order from its mask:"
+            " the first token sees less than the second. Rows of the table are of one layer, but that of the stack.",
             "model.positions = none",
             [
                 table("change of the last output", ["positions", "largest change"], changes),
@@ -133,10 +139,10 @@ def _stack(options: TricksOptions, layers: int, **keys: Any) -> Any:
     return encoder
 
 
-def _output(options: TricksOptions, x: Tensor, positions: str) -> Tensor:
+def _output(options: TricksOptions, x: Tensor, layers: int, positions: str) -> Tensor:
     soft = replace(options, weight=options.weight / 4)  # so that more than one token has attention weight
     with torch.no_grad():
-        return _stack(soft, 1, positions=positions)(x)[0][0, -1]
+        return _stack(soft, layers, positions=positions)(x)[0][0, -1]
 
 
 def _gradients(options: TricksOptions, x: Tensor, **keys: Any) -> list[float]:
