@@ -89,3 +89,13 @@ def test_a_terminated_command_leaves_no_half_written_file(trained: Path, tmp_pat
     assert (result.status, result.out, result.err.strip()) == (143, "", "stopped.")
     assert files(tmp_path) == {"scores.csv"}
     assert (tmp_path / "scores.csv").read_text() == "of before\n"
+
+
+def test_an_interrupt_before_the_first_step_says_that_nothing_is_lost(workdir: Path) -> None:
+    process = start("train", "--text", "text.txt", "--minutes", "5", "--run", "run", cwd=workdir)
+    wait_until(lambda: (workdir / "run" / "tokenizer.json").exists(), process)  # then steps are measured
+    process.send_signal(signal.SIGINT)
+    result = finish(process)
+    assert result.status == 130
+    assert "nothing is lost but the time, and the same command starts again." in result.err.splitlines()[-1]
+    assert not (workdir / "run").exists()

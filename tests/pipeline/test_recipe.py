@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+import seqwright as sw
 from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
+from seqwright.core.progress import Progress
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images, read_splits
 from seqwright.pipeline.recipe import Recipe, load, make
@@ -271,3 +274,52 @@ def test_image_recipes_fit_their_images(name: str, tmp_path: Path) -> None:
     with torch.device("meta"):
         model = build.model(recipe.model, ImageCodec.learn(images, recipe.data).sizes, task="images")
     assert sum(parameter.numel() for parameter in model.parameters()) < 2_000_000
+
+
+def test_a_recipe_that_was_loaded_without_its_data_is_trained_with_resolved_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SEQWRIGHT_DATA", raising=False)
+    for folder in ("recipes", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("recipes/mine.toml").write_text('[data]\ntrain = "a.txt"\nsplit = "tail 10%"\n[model]\nkind = "ngram"\n')
+    recipe = sw.load("recipes/mine.toml")
+    (tmp_path / "recipes" / "a.txt").write_text("the cat sat on the mat\n" * 30)
+    sw.train(recipe, run="run")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run = sw.open("../run")
+    assert run.settings.data.train == str(tmp_path / "recipes" / "a.txt")
+    assert run.evaluate().as_json()["scores"]
+    assert sw.train(run="../run").path == Path("../run")
+    with pytest.raises(
+        UserError, match=r"no file tiny_shakespeare/.*does not come with seqwright: put it into a folder"
+    ):
+        sw.train(sw.load("shakespeare-cpu"))
+    assert not list(tmp_path.glob("elsewhere/*"))
+
+
+class Notes(Progress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize("name", ["texts/a.txt", "texts", "texts/*.txt"])
+def test_data_modified_after_a_finished_run_is_pointed_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEQWRIGHT_DATA", str(tmp_path / "root"))
+    monkeypatch.chdir(tmp_path)
+    text = tmp_path / "root" / "texts" / "a.txt"
+    text.parent.mkdir(parents=True)
+    text.write_text("the cat sat on the mat\n" * 30)
+    for later, notes in ((0, 0), (10, 1)):
+        sw.train(text=name, model="ngram", run="run")
+        summary = (tmp_path / "run" / "summary.json").stat().st_mtime
+        os.utime(text, (summary + later - 5, summary + later - 5))
+        progress = Notes()
+        sw.train(text=name, model="ngram", run="run", progress=progress)
+        assert len([note for note in progress.notes if "a.txt was modified after run was finished" in note]) == notes

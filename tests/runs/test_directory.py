@@ -227,7 +227,7 @@ def test_a_run_taken_back_while_one_waited_is_told(run: RunDirectory) -> None:
         with pytest.raises(UserError, match=r"taken back by the process that made it.*Try again"), waiting.writing():
             pass
         if not again:
-            run.path.mkdir(exist_ok=True)
+            run.path.mkdir(parents=True, exist_ok=True)
 
 
 def hold(path: Path) -> None:

@@ -120,3 +120,11 @@ def test_unknown_rungs_name_the_nearest(tmp_path: Path) -> None:
         ladder_recipes("text", ["embedded:topics"], minutes=1, kinds=["gtp"])
     with pytest.raises(UserError, match="one kind of data"):
         sw.ladder(tmp_path)
+
+
+def test_a_refused_ladder_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("blank.txt").write_text("\n\n")
+    with pytest.raises(UserError, match="has only blank lines"):
+        sw.ladder("runs/ladder-blank", text="blank.txt", models=["ngram"], minutes=0.1)
+    assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]

@@ -128,12 +128,12 @@ def print_parts(parts: Iterable[Any]) -> None:
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
+def resumable(sentence: Callable[[], str] = lambda: "stopped; the same command resumes.") -> Iterator[None]:
     """Context manager of a command that resumes: Ctrl-C says so, with the exit status of SIGINT."""
     try:
         yield
     except KeyboardInterrupt:
-        echo("stopped; the same command resumes.", err=True)
+        echo(sentence(), err=True)
         raise click.exceptions.Exit(130) from None
 
 

@@ -20,6 +20,7 @@ from seqwright.commands.common import (
     print_json,
     print_scores,
     print_table,
+    resumable,
 )
 
 KINDS = (
@@ -206,7 +207,7 @@ def command(
     if not ranks.first:
         return _follow(resolved, path, ranks.rank)
     try:
-        with TerminalProgress(quiet=quiet or as_json) as progress:
+        with resumable(lambda: _interrupted(path)), TerminalProgress(quiet=quiet or as_json) as progress:
             outcome = train(resolved, path, progress)
     except RankLostError:
         if not launched:
@@ -234,6 +235,15 @@ def command(
         for sentence, following in outcome.advice:
             echo(f"{sentence}: `{following}`")
     return _status(outcome.stopped)
+
+
+def _interrupted(path: Path) -> str:
+    """What is left of a training that ended at once, before its steps or at a second Ctrl-C, and how to go on."""
+    from seqwright.runs.directory import RunDirectory
+
+    if RunDirectory(path).checkpoints.steps():
+        return f"stopped; `seqwright train --run {path}` resumes from the last checkpoint."
+    return "stopped before the first checkpoint: nothing is lost but the time, and the same command starts again."
 
 
 def _status(stopped: str | None) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqwright import build
+from seqwright.core.config import UserError
+from seqwright.core.printable import quantity
 from seqwright.core.progress import Progress
-from seqwright.data.files import as_list
+from seqwright.data.files import as_list, expand, is_remote, resolve
+from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory
 
@@ -43,12 +47,24 @@ def note_changed_files(wanted: Recipe, directory: RunDirectory, progress: Progre
     """Notes data files that were modified after a run was finished, by their times: it is not trained again."""
     finished = directory.summary_path.stat().st_mtime
     for key in wanted.data.files:
-        for file in map(Path, as_list(getattr(wanted.data, key))):
-            if file.is_file() and file.stat().st_mtime > finished:
+        for name in as_list(getattr(wanted.data, key)):
+            changed = [file for file in _files_of(name) if file.stat().st_mtime > finished]
+            if changed:
+                more = f" (and {quantity(len(changed) - 1, 'more file')})" if changed[1:] else ""
                 progress.note(
-                    f"{file} was modified after {directory.path} was finished, whose scores are of the file as it was;"
-                    " give a new folder with --run to train on it as it is now."
+                    f"{changed[0]}{more} was modified after {directory.path} was finished, whose scores are of the file"
+                    " as it was; give a new folder with --run to train on it as it is now."
                 )
+
+
+def _files_of(name: str) -> list[Path]:
+    """The files that a name of a recipe stands for: one, those of a folder or a pattern, or none that are here."""
+    if is_embedded(name) or is_remote(name):
+        return []
+    with suppress(UserError):
+        path = resolve(name)
+        return sorted(file for file in path.rglob("[!.]*") if file.is_file()) if path.is_dir() else expand(path)[0]
+    return []
 
 
 def wants_more(wanted: Recipe, directory: RunDirectory, progress: Progress) -> bool:

@@ -6,7 +6,8 @@ import itertools
 import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ class Recipe:
     training: TrainingConfig
     decoding: Any
     evaluation: Any
+    unresolved: Path | None = field(default=None, compare=False, repr=False)
+    """The file whose names of data files are not resolved yet, as some were missing (`with_files`)."""
 
     @property
     def kind(self) -> str:
@@ -133,7 +136,7 @@ def load(
     """The recipe of a file, or of a name that ships with seqwright, with `key=value` overrides.
 
     `train` and `valid` are users' files that replace those of the recipe; they resolve against the working directory.
-    Without `need_files` those of the recipe may be missing; training then says so.
+    Without `need_files` those of the recipe may be missing; training then resolves them (`with_files`).
     """
     path = find(recipe)
     try:
@@ -151,15 +154,43 @@ def load(
     data = table.setdefault("data", {})
     if isinstance(data, dict):  # otherwise `make` reports it
         table["data"] = _with_files(data, train, valid)
-    # Shipped recipes name files under the data root, or in the working directory.
-    base = Path() if SHIPPED in path.parents else path.parent
+    named = train or any(parse_override(override)[0] == "data.train" for override in overrides)
     try:
-        return make(table, overrides, origin=str(path), base=base, need_files=need_files)
-    except MissingFileError as error:
-        named = train or any(parse_override(override)[0] == "data.train" for override in overrides)
-        if SHIPPED not in path.parents or named or not table["data"].get("train"):
+        with _hinted(path, None if named else table["data"]):
+            return make(table, overrides, origin=str(path), base=_base(path))
+    except UserError:
+        if need_files:
             raise
-        raise MissingFileError(f"{error} {_data_hint(path.stem, table['data'])}") from error
+    return replace(make(table, overrides, origin=str(path), settled=True), unresolved=path.resolve())
+
+
+def with_files(recipe: Recipe) -> Recipe:
+    """The recipe with all names of files resolved, which `load` may have left as they are; raises where one is
+    missing."""
+    if (path := recipe.unresolved) is None:
+        return recipe
+    first = as_list(recipe.data.train)[0]
+    named = is_embedded(first) or Path(first).is_absolute() or first.startswith(UNDER_ROOT)  # by an override
+    with _hinted(path, None if named else recipe.table()["data"]):
+        data, tokenizer = (settle(part, _base(path), part.files) for part in (recipe.data, recipe.tokenizer))
+    return replace(recipe, data=data, tokenizer=tokenizer, unresolved=None)
+
+
+def _base(path: Path) -> Path:
+    """The folder that the files of a recipe are relative to; of a shipped one, the working directory."""
+    return Path() if SHIPPED in path.parents else path.parent
+
+
+@contextmanager
+def _hinted(path: Path, data: Mapping[str, Any] | None) -> Iterator[None]:
+    """Context manager that adds to the error of a missing file of a shipped recipe where its dataset belongs; None
+    where the user named other files."""
+    try:
+        yield
+    except MissingFileError as error:
+        if SHIPPED not in path.parents or data is None or not data.get("train"):
+            raise
+        raise MissingFileError(f"{error} {_data_hint(path.stem, data)}") from error
 
 
 def _data_hint(name: str, data: Mapping[str, Any]) -> str:
@@ -182,7 +213,6 @@ def make(
     origin: str = "recipe",
     base: Path | None = None,
     settled: bool = False,
-    need_files: bool = True,
 ) -> Recipe:
     """A validated recipe from plain tables; all problems are reported at once.
 
@@ -219,8 +249,7 @@ def make(
     reader.finish()
     for key in ("data", "tokenizer"):
         names = [name for name in read[key].files if not settled or f"{key}.{name}" in origins]
-        optional = [name for name in names if not need_files and f"{key}.{name}" not in origins]
-        read[key] = settle(read[key], base, names, optional=optional)
+        read[key] = settle(read[key], base, names)
     return Recipe(name=name, **read)
 
 
@@ -243,16 +272,15 @@ def _task(table: Mapping[str, Any], reader: ConfigLoader) -> str:
     return str(kind)
 
 
-def settle(section: Any, base: Path | None, keys: Sequence[str], *, optional: Sequence[str] = ()) -> Any:
-    """A section with the file names of these keys resolved: absolute, or relative to the data root. Those of `optional`
-    keys need not exist."""
+def settle(section: Any, base: Path | None, keys: Sequence[str]) -> Any:
+    """A section with the file names of these keys resolved: absolute, or relative to the data root."""
     settled: dict[str, Any] = {}
     for key in keys:
         names = getattr(section, key)
         if isinstance(names, str):
-            settled[key] = _settle(names, base, needed=key not in optional)
+            settled[key] = _settle(names, base)
         elif names is not None:
-            settled[key] = tuple(_settle(name, base, needed=key not in optional) for name in names)
+            settled[key] = tuple(_settle(name, base) for name in names)
     return replace(section, **settled)
 
 
@@ -271,15 +299,10 @@ def _with_files(data: dict[str, Any], train: Sequence[str], valid: Sequence[str]
     return changed
 
 
-def _settle(name: str, base: Path | None, *, needed: bool = True) -> str:
+def _settle(name: str, base: Path | None) -> str:
     if is_embedded(name) or is_remote(name):
         return name
-    try:
-        path = resolve(name, base).resolve()
-    except UserError:
-        if needed:
-            raise
-        return name if name.startswith(UNDER_ROOT) else str((base or Path()) / name)
+    path = resolve(name, base).resolve()
     root = os.environ.get(DATA_ROOT)
     if root and path.is_relative_to(Path(root).resolve()):
         return UNDER_ROOT + path.relative_to(Path(root).resolve()).as_posix()

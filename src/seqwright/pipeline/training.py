@@ -39,6 +39,7 @@ def train(wanted: Recipe, path: Path, progress: Progress = SILENT) -> TrainingOu
 
     Under torchrun (or `seqwright train --processes`) this process is one of several ranks.
     """
+    wanted = recipe.with_files(wanted)
     size = environment_ranks().size
     refuse_ranks(wanted, size)
     refuse_idle_offload(wanted.training, size)

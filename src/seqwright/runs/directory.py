@@ -87,15 +87,16 @@ class RunDirectory:
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.hashed: dict[str, FileRecord] = {}
         """Records of the files that `open` has hashed."""
-        self.made_folder = False
-        """Whether the folder was not there before this sitting, and goes when the run is taken back."""
+        self.made_folders: list[Path] = []
+        """The folder and those above it that were not there before, deepest first: they go when the run is
+        discarded."""
 
     @classmethod
     def create(cls, path: Path | str, *, recipe: str) -> Self:
         """A new run from the text of its resolved recipe, in a folder that is not there yet or holds nothing."""
         run = cls(Path(path))
         run._refuse_other_things()
-        run.made_folder = not run.path.exists()
+        run.made_folders = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
         with write_errors(run.path):
             run.path.mkdir(parents=True, exist_ok=True)
         with run._alone():
@@ -352,9 +353,9 @@ class RunDirectory:
         self.recipe_path.unlink(missing_ok=True)
         self.environment_path.unlink(missing_ok=True)
         self.lock_path.unlink(missing_ok=True)
-        if self.made_folder:
-            with suppress(OSError):  # not empty
-                self.path.rmdir()
+        with suppress(OSError):  # not empty
+            for folder in self.made_folders:
+                folder.rmdir()
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Adds one line to the log."""
