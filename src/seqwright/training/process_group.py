@@ -32,6 +32,8 @@ SAME_ERROR = timedelta(seconds=5)
 """Ranks that meet the same error do so within this time."""
 
 
+LAST_READ = timedelta(seconds=10)
+"""Of rank 0, which hosts the store, for ranks to read why it ends."""
 POLL_SECONDS = 0.02
 """Between looks of rank 0 at which ranks have come."""
 RESUME = "Train again to resume from the last checkpoint."
@@ -203,9 +205,14 @@ def _meet(ranks: Ranks, store: Store, identity: Mapping[str, str], patience: tim
         missing = ", ".join(str(rank) for rank, key in enumerate(keys) if not store.check([key]))
         raise _missing_error(ranks, missing, patience, error_class) from None
     others = [json.loads(store.get(key)) for key in keys]
+    if not ranks.first:
+        store.set(f"read/{ranks.rank}", "")
     for rank, other in enumerate(others):
         for name, value in others[0].items():
             if other.get(name) != value:
+                if ranks.first:  # the store is its own, and ends with it: the others read first
+                    with suppress(dist.DistError):
+                        store.wait([f"read/{other}" for other in range(1, ranks.size)], min(patience, LAST_READ))
                 raise error_class(
                     f"rank {rank} has another {name} than rank 0 ({other.get(name)}, not {value}); start all ranks with"
                     " the same version and the same command."

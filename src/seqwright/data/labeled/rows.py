@@ -171,6 +171,7 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
         for path in expand(resolve(name))[0]:
             text, decoding_notes = read_text(path, config.errors, config.encoding)
             notes += decoding_notes
+            refuse_blank(text, path)
             text = text.rstrip("\r\n")
             layout = _layout(text, path, config)
             if layout.columns and not config.columns and layout.columns != LABEL_FIRST:
@@ -277,7 +278,6 @@ def is_empty(row: Row) -> bool:
 
 def _layout(text: str, path: Path, config: LabeledConfig) -> Layout:
     """The layout that a recipe names, or that of the file."""
-    refuse_blank(text, path)
     if config.separator is not None:
         return Layout(separator=config.separator)
     if config.columns:
