@@ -66,10 +66,12 @@ def take(model: object, key: Hashable) -> Entry | None:
 def keep(model: object, key: Hashable, entry: Entry, device: torch.device) -> None:
     """Keeps what was captured for a later call, unless its tensors are too large, the model is no network, or hooks
     listen to it, which a replay would not call."""
-    if not isinstance(model, nn.Module) or entry.bytes > (limit := max_bytes(device)) or _is_hooked(model):
+    if not isinstance(model, nn.Module) or entry.bytes > (limit := max_bytes(device)):
+        return
+    circumstances = _circumstances(model)
+    if circumstances.hooked:
         return
     kept: Kept = vars(model).setdefault(ATTRIBUTE, Kept())
-    circumstances = _circumstances(model)
     alive = {thread.ident for thread in threading.enumerate()}
     with kept.lock:
         kept.entries[key, circumstances] = entry
@@ -143,16 +145,33 @@ class Circumstances(NamedTuple):
 
 
 def _circumstances(model: nn.Module) -> Circumstances:
-    weights = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
-    stream = torch.cuda.current_stream().cuda_stream if any(p.is_cuda for p in model.parameters()) else 0
+    modules = _modules(model)
+    tensors = [
+        tensor
+        for module in modules
+        for table in (module._parameters, module._buffers)
+        for tensor in table.values()
+        if tensor is not None
+    ]
+    stream = torch.cuda.current_stream().cuda_stream if any(tensor.is_cuda for tensor in tensors) else 0
     precision = (
         getattr(torch.backends.cuda.matmul, "fp32_precision", None),
         getattr(torch.backends.cudnn.rnn, "fp32_precision", None),
         torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None,
     )
-    return Circumstances(threading.get_ident(), stream, precision, model.training, _is_hooked(model), weights)
+    weights = tuple(tensor.data_ptr() for tensor in tensors)
+    return Circumstances(threading.get_ident(), stream, precision, model.training, _is_hooked(modules), weights)
 
 
-def _is_hooked(model: nn.Module) -> bool:
+def _modules(model: nn.Module) -> list[nn.Module]:
+    """The modules of a model. Two nested generators a level, as in `nn.Module.parameters`, would take as long as the
+    GPU takes for a decoding step."""
+    modules = [model]
+    for module in modules:  # which grows
+        modules.extend(child for child in module._modules.values() if child is not None)
+    return modules
+
+
+def _is_hooked(modules: list[nn.Module]) -> bool:
     """Whether forward hooks listen to a module."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)

@@ -24,7 +24,8 @@ def prefill(
     entry = take(model, key) if captures else None
     if entry is None or entry.value is None:
         log_probs, state = model.step(ids, model.start(Source.empty(len(ids), ids.device), capacity=capacity), count)
-        if captures and isinstance(state, Rewindable):  # cached attention, which never waits for the device
+        # Cached attention never waits for the device; what is encoded again at every step does.
+        if captures and isinstance(state, Rewindable) and state.static(1) is not None:
             again = None if entry is None else CapturedPrefill(model, ids, count, capacity)
             keep(model, key, Entry(again, {}), ids.device)
         return log_probs, state
@@ -38,7 +39,9 @@ class CapturedPrefill:
     """Reads prompts of one shape; log-probabilities and states are copies, which the next call does not overwrite."""
 
     def __init__(self, model: Autoregressive, ids: Tensor, count: Tensor | None, capacity: int):
-        self.model, self.capacity = reference(model), capacity
+        self.model = reference(model)
+        self.start = model.start(Source.empty(len(ids), ids.device), capacity=capacity)
+        """The empty state: every call writes the same slots of its cache, so that the others stay zero."""
         self.ids = torch.empty_like(ids)
         self.count = None if count is None else torch.empty_like(count)
         self.output: tuple[Tensor, State] | None = None
@@ -54,9 +57,7 @@ class CapturedPrefill:
         return log_probs.clone(), state.copied()
 
     def _run(self) -> None:
-        model = self.model()
-        start = model.start(Source.empty(len(self.ids), self.ids.device), capacity=self.capacity)
-        self.output = model.step(self.ids, start, self.count)
+        self.output = self.model().step(self.ids, self.start, self.count)
 
     @property
     def tensors(self) -> dict[str, Tensor]:
