@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,18 +80,32 @@ class BackPointers:
         """The n-best list of each source, best first; shorter where the search has fewer hypotheses."""
         for name, table in self.tables():
             setattr(self, name, table.cpu())
+        finished, unfinished = self._finished(options.n_best), self._unfinished(options)
+        ends = finished[0].size(1)
+        step, group, beam, log_probs, scores = (torch.cat(pair, 1) for pair in zip(finished, unfinished, strict=True))
+        found = log_probs > -torch.inf  # the others are empty slots
+        source, order = found.nonzero().unbind(1)
+        ranked: list[list[Hypothesis]] = [[] for _ in self.limits]
+        columns = (source, order < ends, log_probs[found], scores[found])
+        for ids, n, ended, log_prob, score in zip(
+            self._backtrace(step[found], group[found], beam[found]),
+            *(column.tolist() for column in columns),
+            strict=True,
+        ):
+            reason = "end" if ended else "length"
+            ranked[n].append(Hypothesis(ids=ids, log_prob=log_prob, score=score, reason=reason))
         outputs = []
-        for finished, unfinished in zip(self._finished(options.n_best), self._unfinished(options), strict=True):
-            ranked = finished + unfinished
+        for hypotheses in ranked:
             if options.rank_unfinished == "among":
-                ranked.sort(key=lambda hypothesis: -hypothesis.score)
+                hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
             # Groups of a diverse beam search may have hypotheses in common.
-            distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(ranked)}
+            distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(hypotheses)}
             outputs.append(list(reversed(distinct.values()))[: options.n_best])
         return outputs
 
-    def _finished(self, n_best: int) -> list[list[Hypothesis]]:
-        """The best hypotheses that end in <eos>."""
+    def _finished(self, n_best: int) -> tuple[Tensor, ...]:
+        """The best hypotheses that end in <eos>: the step, group and beam of their last ids, log-probabilities and
+        scores, all (B, N)."""
         steps, _, beams = self.scores.shape
         sources = len(self.limits)
         # (B, G · T · K): the groups of a source side by side
@@ -100,40 +115,27 @@ class BackPointers:
         group_index, step, beam = indices // (steps * beams), indices // beams % steps, indices % beams
         group = torch.arange(sources).unsqueeze(1) * self.groups + group_index
         log_probs = self.finished_log_probs[step, group, beam]
-        ids = self._backtrace(step - 1, group, self.finished_parents[step, group, beam])
-        return _by_source(ids, log_probs, scores, "end")
+        return step - 1, group, self.finished_parents[step, group, beam], log_probs, scores
 
-    def _unfinished(self, options: SearchOptions) -> list[list[Hypothesis]]:
-        """The hypotheses without <eos>, most probable first."""
+    def _unfinished(self, options: SearchOptions) -> tuple[Tensor, ...]:
+        """The same of those without <eos>, most probable first."""
         beams = self.unfinished_log_probs.size(1)
         flat = self.unfinished_log_probs.view(len(self.limits), -1)  # (B, G · K)
         log_probs, indices = flat.sort(dim=1, descending=True, stable=True)
         group = torch.arange(len(self.limits)).unsqueeze(1) * self.groups + indices // beams
         lengths = self.unfinished_lengths[group]
-        ids = self._backtrace(lengths - 1, group, indices % beams)
-        return _by_source(ids, log_probs, normalize(log_probs, lengths.clamp(min=1), options), "length")
+        scores = normalize(log_probs, lengths.clamp(min=1), options)
+        return lengths - 1, group, indices % beams, log_probs, scores
 
-    def _backtrace(self, step: Tensor, group: Tensor, beam: Tensor) -> list[list[list[int]]]:
-        """The ids of hypotheses (B, N) from the step, group and beam of their last ids, all backtraced together."""
-        lengths = (step + 1).tolist()
-        ids = torch.zeros(*step.shape, max(1, int(step.max()) + 1), dtype=torch.long)
-        for t in range(int(step.max()), -1, -1):
-            reached = t <= step
-            ids[..., t] = torch.where(reached, self.ids[t, group, beam], 0)
-            beam = torch.where(reached, self.parents[t, group, beam], beam)
-        return [
-            [row[:length] for row, length in zip(source_ids, source_lengths, strict=True)]
-            for source_ids, source_lengths in zip(ids.tolist(), lengths, strict=True)
-        ]
-
-
-def _by_source(ids: list[list[list[int]]], log_probs: Tensor, scores: Tensor, reason: str) -> list[list[Hypothesis]]:
-    """The hypotheses of each source, without those of probability 0 (empty slots)."""
-    return [
-        [
-            Hypothesis(ids=row, log_prob=log_prob, score=score, reason=reason)
-            for row, log_prob, score in zip(*columns, strict=True)
-            if log_prob > -torch.inf
-        ]
-        for columns in zip(ids, log_probs.tolist(), scores.tolist(), strict=True)
-    ]
+    def _backtrace(self, step: Tensor, group: Tensor, beam: Tensor) -> list[list[int]]:
+        """The ids of hypotheses (N,) from the step, group and beam of their last ids, all backtraced together."""
+        # NumPy: operations on a few dozen numbers take PyTorch several times as long.
+        last, first = step.numpy(), (group * self.ids.size(2)).numpy()
+        place = first + beam.numpy()
+        tables = [table.flatten(1).numpy() for table in (self.ids, self.parents)]
+        ids = np.zeros((int(last.max(initial=-1)) + 1, len(last)), dtype=np.int64)
+        for t in range(len(ids) - 1, -1, -1):
+            row, parents = (table[t].take(place) for table in tables)
+            ids[t] = row
+            place = np.where(t <= last, first + parents, place)
+        return [row[: length + 1] for row, length in zip(ids.T.tolist(), last.tolist(), strict=True)]
