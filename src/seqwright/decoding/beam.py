@@ -13,13 +13,14 @@ from seqwright.core.batch import Source
 from seqwright.core.config import UserError
 from seqwright.core.cuda_graph import Captured, HostCopy
 from seqwright.core.protocols import Autoregressive
-from seqwright.core.state import State, per_source
+from seqwright.decoding import fused_choice
 from seqwright.decoding.attention_recorder import AttendedState, RecordingModel
 from seqwright.decoding.backpointers import BackPointers
 from seqwright.decoding.candidates import Candidates, diverse_candidates, required_candidates
 from seqwright.decoding.constraints import Constraints
 from seqwright.decoding.kept import Entry, keep, layout, moved, on_device, take
 from seqwright.decoding.length_penalty import best_possible, normalize
+from seqwright.decoding.live_beams import Beams
 from seqwright.decoding.options import Hypothesis, SearchOptions
 from seqwright.decoding.prefill import prefill
 from seqwright.decoding.processors import NOTHING, History, LogitsProcessors
@@ -48,24 +49,6 @@ class Step:
     """(Q, C) those that ended here."""
     beams: Tensor
     """(Q, C) the beam that each survivor becomes; NOTHING for the others."""
-
-
-@dataclass
-class Beams(State):
-    """The live hypotheses: Q groups of K beams that compete, all beams of a source or, in diverse search, some."""
-
-    group: Tensor  # (Q,) numbers
-    limit: Tensor  # (Q,) maximum length
-    totals: Tensor  # (Q, K) log-probabilities of the live hypotheses
-    parents: Tensor  # (Q, K) the beams they continue, whose rows of the model's state they have yet to take
-    ids: Tensor  # (Q, K) the last id of each
-    pool: Tensor  # (Q, N) the best scores of finished hypotheses
-    done: Tensor  # (Q,)
-    tokens: Tensor  # (Q, K, T) prompt and output, right-padded; T = 0 where no processor needs them
-    covered: Tensor  # (Q, K, S) cumulative attention to each source position; S = 0 without a coverage penalty
-    progress: Tensor  # (Q, K, 1 + C) automaton states of forbidden and required phrases; no column without any
-    prompt: Tensor  # (Q,) length of the prompt
-    mask: Tensor = per_source()  # (B, S)
 
 
 @torch.inference_mode()
@@ -121,6 +104,9 @@ class _BeamSearch:
         log_probs = self._read_prompts(source, prompts, max(limits))
         self.vocabulary = log_probs.size(-1)
         self.back_pointers = BackPointers(limits, options.beam_groups, self.beams, log_probs)
+        basic = self._is_basic and not self._may_block(2 * self.beams)
+        self.fused = basic and fused_choice.covers(log_probs, options, processors)
+        """Whether kernels of our own choose the beams, in place."""
         self._start(source, prompts, limits, log_probs)
         self._cover()
         self._choose(log_probs)
@@ -158,7 +144,7 @@ class _BeamSearch:
             group=torch.arange(groups, device=device),
             limit=torch.tensor(limits, device=device).repeat_interleave(self.options.beam_groups),
             totals=totals,
-            parents=first,
+            rows=first.clone(),
             ids=first,
             pool=totals.new_full((groups, self.options.enough), -torch.inf),
             done=torch.zeros(groups, dtype=torch.bool, device=device),
@@ -174,15 +160,15 @@ class _BeamSearch:
         groups = len(rows) * self.options.beam_groups
         return rows.repeat_interleave(self.options.beam_size, 0).view(groups, self.beams, *rows.shape[1:])
 
+    @property
+    def _is_basic(self) -> bool:
+        """Whether beams are chosen by their log-probabilities alone, and nobody looks at a step."""
+        more = self.constraints is not None or self.options.coverage_penalty or self.on_step is not None
+        return not (more or self.processors.needs_history)
+
     def _make_static(self) -> bool:
         """Whether steps can be captured; if so, the model's state gets static shapes for some of them."""
-        dynamic = (
-            self.processors.needs_history
-            or self.constraints is not None
-            or self.options.coverage_penalty
-            or self.on_step is not None
-        )
-        if self.place.device.type not in CAPTURED or dynamic:
+        if self.place.device.type not in CAPTURED or not self._is_basic:
             return False
         self.keep_captured()
         self.captured, self.until = None, min(self.length + STATIC_STEPS, max(self.back_pointers.limits))
@@ -205,6 +191,7 @@ class _BeamSearch:
         for name, tensor in self.back_pointers.tables():
             setattr(self.back_pointers, name, kept.tensors[f"back_pointers.{name}"].copy_(tensor))
         self.place = kept.tensors["place"].copy_(self.place)
+        self.processors = replace(self.processors, banned=kept.tensors["banned"])  # of the same ids
 
     def keep_captured(self) -> None:
         """Keeps the captured step for a later search; this one must not step any more, or take it again."""
@@ -214,13 +201,14 @@ class _BeamSearch:
 
     @property
     def _kept_as(self) -> Hashable:
-        fixed = self.options, self.processors.eos, self.processors.banned_ids, self.state.captured_as()
+        fixed = self.options, self.processors.eos, self.processors.banned_ids, self.fused, self.state.captured_as()
         return "search", str(self.place.device), *fixed, layout(self._tensors())
 
     def _tensors(self) -> dict[str, Tensor]:
         """Everything that a captured step reads and writes besides weights."""
         tables = {f"back_pointers.{name}": table for name, table in self.back_pointers.tables()}
-        return on_device("state.", self.state) | on_device("live.", self.live) | tables | {"place": self.place}
+        numbers = {"place": self.place, "banned": self.processors.banned}
+        return on_device("state.", self.state) | on_device("live.", self.live) | tables | numbers
 
     def advance(self) -> None:
         """The model reads the last id of each beam, and the next ones are chosen."""
@@ -240,7 +228,7 @@ class _BeamSearch:
 
     def _step(self) -> None:
         self.place += 1
-        self.state = self.state.reorder(self._rows().flatten())
+        self.state = self.state.reorder(self.live.rows.flatten())
         log_probs, self.state = self.model.step(self.live.ids.view(-1, 1), self.state)
         self._cover()
         self._choose(log_probs)
@@ -254,6 +242,10 @@ class _BeamSearch:
 
     def _choose(self, log_probs: Tensor) -> None:
         """Finished candidates go to the pool, the best others are the new beams."""
+        if self.fused:
+            never, eos = self.processors.never(self.length - 1), self.processors.eos
+            fused_choice.choose(log_probs, self.live, self.back_pointers, self.place, never, eos, self.options)
+            return
         candidates = self._candidates(log_probs)
         finished = self._finish(candidates)
         survivors = self._survive(candidates)
@@ -305,20 +297,19 @@ class _BeamSearch:
             self.back_pointers.cut(live.group, self.place - 1, live.totals, blocked)
         else:
             blocked = torch.zeros_like(live.done)
-        live.parents, live.ids, live.totals = (
-            x.gather(1, survivors) for x in (candidates.parents, candidates.ids, totals)
-        )
+        parents, live.ids, live.totals = (x.gather(1, survivors) for x in (candidates.parents, candidates.ids, totals))
+        live.rows = live.first_rows + parents
         if self.constraints is not None:
-            live.progress = self.constraints.after(self._inherited(live.progress), live.ids)
+            live.progress = self.constraints.after(_inherited(live.progress, parents), live.ids)
         if self.processors.needs_history:
             place = (live.prompt + self.length - 1).view(-1, 1, 1).expand(-1, self.beams, 1)
             needed, room = self.longest_prompt + self.length, live.tokens.size(2)
             if needed > room:
                 live.tokens = pad(live.tokens, (0, 2 * needed - room), value=NOTHING)
-            live.tokens = self._inherited(live.tokens).scatter(2, place, live.ids.unsqueeze(-1))
+            live.tokens = _inherited(live.tokens, parents).scatter(2, place, live.ids.unsqueeze(-1))
         if self.options.coverage_penalty:
-            live.covered = self._inherited(live.covered)
-        self.back_pointers.grow(live.group, self.place, live.parents, live.ids)
+            live.covered = _inherited(live.covered, parents)
+        self.back_pointers.grow(live.group, self.place, parents, live.ids)
         at_limit = (live.limit == self.place) & ~live.done & ~blocked
         self.back_pointers.cut(live.group, self.place, self._presentable(), at_limit)
         live.done = live.done | self._over()
@@ -331,10 +322,6 @@ class _BeamSearch:
             return True
         constrained = self.processors.needs_history or self.constraints is not None
         return constrained or self.vocabulary <= candidates + len(self.processors.unfinished)
-
-    def _inherited(self, values: Tensor) -> Tensor:
-        """Those of the beams' parents, (Q, K, …)."""
-        return values.gather(1, self.live.parents.unsqueeze(-1).expand_as(values))
 
     def _presentable(self) -> Tensor:
         """Totals (Q, K) without hypotheses that lack a required phrase, where others of the group have them all."""
@@ -365,9 +352,10 @@ class _BeamSearch:
             self.keep_captured()
             self.looking, kept = None, kept.to(self.place.device)
             groups = torch.arange(done.numel(), device=kept.device).view_as(done)[kept]
-            self.state = self.state.select(self._rows()[kept].flatten(), kept)
+            rows = self.live.rows.view(-1, self.options.beam_size)
+            self.state = self.state.select(rows[kept].flatten(), kept)
             self.live = self.live.select(groups.flatten(), kept)
-            self.live.parents = torch.arange(self.beams, device=kept.device).expand_as(self.live.parents).clone()
+            self.live.rows = torch.arange(self.live.rows.numel(), device=kept.device).view_as(self.live.rows)
             self._make_static()
         return len(kept) > 0
 
@@ -382,12 +370,6 @@ class _BeamSearch:
         asked, self.looking = self.looking, HostCopy(done)
         return None if asked is None else asked.wait()
 
-    def _rows(self) -> Tensor:
-        """(B, W): the rows of the model's state that the beams continue."""
-        parents = self.live.parents
-        first = torch.arange(len(parents), device=parents.device).unsqueeze(1) * self.beams
-        return (first + parents).view(-1, self.options.beam_size)
-
     def _cover(self) -> None:
         if self.options.coverage_penalty:
             assert isinstance(self.state, AttendedState)
@@ -397,3 +379,8 @@ class _BeamSearch:
         """(Q, K): β Σ log min(attention that a source position had, 1), at most 0 (Wu et al. 2016)."""
         mask = self.live.mask.repeat_interleave(self.options.beam_groups, 0).unsqueeze(1)
         return self.options.coverage_penalty * self.live.covered.clamp(max=1).log().masked_fill(~mask, 0).sum(-1)
+
+
+def _inherited(values: Tensor, parents: Tensor) -> Tensor:
+    """Those of the beams' parents (Q, K), (Q, K, …)."""
+    return values.gather(1, parents.unsqueeze(-1).expand_as(values))

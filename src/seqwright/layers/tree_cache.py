@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.core.state import State, per_source, shared
+from seqwright.layers.inference.availability import has_beam_kernels
 from seqwright.layers.kv_cache import KVCache, attention_mask
 
 MIN_FREE_STEPS = 8
@@ -43,6 +44,10 @@ class TreeCache(KVCache):
         return len(self.seen) // max(1, len(self.key))
 
     def extended(self, steps: int, count: Tensor | None = None) -> TreeCache:
+        if steps == 1 and count is None and self._has_kernels:
+            from seqwright.layers.inference.tree_kernels import extend_  # needs Triton
+
+            return replace(self, length=extend_(self.length, self.place, self.seen, self.cursor, self.branches))
         branches, new = self.branches, self.branches * steps
         if int(self.used) >= 0 and int(self.used) + new > self.place.size(1):
             return self._with_free_slots(max(new, branches * MIN_FREE_STEPS)).extended(steps, count)
@@ -75,6 +80,22 @@ class TreeCache(KVCache):
     def _next_slots(self, count: int) -> Tensor:
         """(N,): indices of the next free slots, computed on the device; all sources have used the same number."""
         return self.cursor[:1] + torch.arange(count, device=self.cursor.device)
+
+    def reorder(self, rows: Tensor) -> TreeCache:
+        if not self._has_kernels:
+            return super().reorder(rows)
+        from seqwright.layers.inference.tree_kernels import reorder_  # needs Triton
+
+        reorder_(rows, self.length, self.seen, self.branches)
+        return self
+
+    @property
+    def _has_kernels(self) -> bool:
+        """Whether a step takes two kernels in place of PyTorch's many."""
+        return self.has_static_shapes and has_beam_kernels(self.seen.device)
+
+    def captured_as(self) -> tuple[int, ...]:
+        return (int(self._has_kernels),)
 
     @property
     def stop(self) -> int:

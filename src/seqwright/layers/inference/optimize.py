@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from torch import nn
 from seqwright.core.protocols import Ensemble
 from seqwright.layers.heads import TokenHead
 from seqwright.layers.inference import native_linear, packed_linear
+from seqwright.layers.inference.availability import has_triton
 from seqwright.layers.inference.int8_linear import Int8Linear
 from seqwright.layers.inference.native_block import NativeBlocks
 from seqwright.layers.inference.native_linear import NativeLinear, NativeTokenHead, PanelMemory
@@ -114,11 +114,6 @@ def can_fuse(stack: Stack, has_kernel: Callable[[nn.Linear], bool]) -> bool:
 def on_gpu(layer: nn.Linear) -> bool:
     """Whether Triton's kernels can compute a layer: in float32, or shorter on NVIDIA GPUs that have such products."""
     weight = layer.weight
-    if (
-        type(layer) is not nn.Linear
-        or weight.device.type != "cuda"
-        or torch.version.hip
-        or not importlib.util.find_spec("triton")
-    ):
+    if type(layer) is not nn.Linear or weight.device.type != "cuda" or not has_triton():
         return False
     return weight.dtype in FUSED_DTYPES and torch.cuda.get_device_capability(weight.device) >= (8, 0)

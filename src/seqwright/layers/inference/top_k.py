@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import torch
 from torch import Tensor
+
+from seqwright.layers.inference.availability import has_triton
 
 PART = 4096
 """Values of which a program takes the largest, one after the other."""
@@ -37,4 +37,4 @@ def argmax(x: Tensor) -> Tensor:
 def _has_kernel(x: Tensor) -> bool:
     """Whether rows are large enough for a kernel of our own, and on a GPU that has it."""
     large = x.is_cuda and x.dtype == torch.float32 and x.size(-1) > PART
-    return large and not torch.version.hip and importlib.util.find_spec("triton") is not None
+    return large and has_triton()

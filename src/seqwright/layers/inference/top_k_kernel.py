@@ -7,13 +7,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from seqwright.layers.inference.decoding_kernels import launch_options, wait
+
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _largest(x, values, indices, size, many, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _largest(  # type: ignore[no-untyped-def]
+    x, values, indices, size, many, block: tl.constexpr, overlap: tl.constexpr
+):
     """The largest values of one part of a row, each found among those that are left."""
     row, part = tl.program_id(0), tl.program_id(1)
     inside = tl.arange(0, block)
     place = part * block + inside
+    wait(overlap)
     left = tl.load(x + row.to(tl.int64) * size + place, mask=place < size, other=float("-inf"))
     at = (row * tl.num_programs(1) + part) * many
     for n in range(many):
@@ -30,5 +35,5 @@ def largest_of_parts(x: Tensor, many: int, part: int) -> tuple[Tensor, Tensor]:
     parts = triton.cdiv(size, part)
     values = torch.empty(rows, parts * many, dtype=x.dtype, device=x.device)
     indices = torch.empty(rows, parts * many, dtype=torch.long, device=x.device)
-    _largest[(rows, parts)](x, values, indices, size, many, block=part)
+    _largest[(rows, parts)](x, values, indices, size, many, block=part, **launch_options(x.device))
     return values, indices
