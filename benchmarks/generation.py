@@ -7,6 +7,7 @@ CPU also that of the products. Calls alternate; on a CPU its seconds count, and 
 are measured, too.
 
     python benchmarks/generation.py --device cuda --dtype bf16 --batch 1 64 --profile --json generation.json
+    python benchmarks/generation.py --device cuda --dtype bf16 --batch     (prefill and beam search only)
     python benchmarks/generation.py --device cuda --check
     python benchmarks/generation.py --device cpu --parameters 10M --batch 1 16
 """
@@ -19,7 +20,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,12 @@ from peers.peak import cpu_name, cpu_peak
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
 from seqwright.core.cuda_graph import Captured
-from seqwright.decoding import decoding_step
+from seqwright.decoding import beam, decoding_step
 from seqwright.decoding.generate import generate
-from seqwright.decoding.options import SamplingOptions, SearchOptions
+from seqwright.decoding.options import Hypothesis, SamplingOptions, SearchOptions
 from seqwright.decoding.prefill import prefill as read_prompts
 from seqwright.decoding.search import search
+from seqwright.layers.inference.availability import BEAM_KERNELS
 from seqwright.layers.inference.int8_linear import quantize_weights_
 from seqwright.layers.inference.native_linear import huge
 from seqwright.layers.inference.optimize import optimize_for_inference
@@ -165,13 +167,30 @@ def beam_search(mine: Any, peer: Any, asked: argparse.Namespace) -> dict[str, An
         with torch.inference_mode():
             return peer.generate(**given, **more, early_stopping=True)[:, asked.prompt :].tolist()
 
-    timed = timer.in_turns({"ours": ours, "theirs": theirs}, warmups=4)
-    (seconds, mine_ids), (peer_seconds, peer_ids) = timed["ours"], timed["theirs"]
+    works: dict[str, Callable[[], Any]] = {"seqwright": ours, "transformers": theirs}
+    if asked.device == "cuda":
+        works["seqwright without beam kernels"] = partial(without_beam_kernels, ours)
+    timed = timer.in_turns(works, warmups=4)
+    if "seqwright" not in timed:
+        print("the kernels that choose beams failed: measured without them", file=sys.stderr)
+        timed["seqwright"] = timed["seqwright without beam kernels"]
+    (seconds, mine_ids), (peer_seconds, peer_ids) = timed["seqwright"], timed["transformers"]
     if asked.profile:
-        profile(ours, f"beam 5, batch {batch}", length)
+        for name in works.keys() & timed.keys() - {"transformers"}:
+            profile(works[name], f"beam 5, batch {batch}, {name}", length)
     equal = sum(one == other for one, other in zip(mine_ids, peer_ids, strict=True))
-    rates = {"seqwright": batch * length / seconds, "transformers": batch * length / peer_seconds}
+    rates = {name: batch * length / taken for name, (taken, _) in timed.items()}
     return {"beam": 5, "batch": batch, "tokens": length, **rates, "ratio": peer_seconds / seconds, "equal": equal}
+
+
+def without_beam_kernels(work: Callable[[], Any]) -> Any:
+    """What `work` returns where PyTorch's operations choose beams."""
+    devices = set(BEAM_KERNELS)
+    BEAM_KERNELS.clear()
+    try:
+        return work()
+    finally:
+        BEAM_KERNELS.update(devices)
 
 
 @torch.inference_mode()
@@ -207,10 +226,8 @@ def profile(work: Callable[[], Any], name: str, steps: int) -> None:
     print(events.table(sort_by="self_cuda_time_total", row_limit=25, max_name_column_width=70))
 
 
-def check(asked: argparse.Namespace) -> None:
-    """Captured steps generate the ids of plain ones in float32, greedily and sampled, alone and beside others."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    vocabulary = Vocabulary(size=500, sos=1, eos=2, pad=0)
+def checked_models(device: str) -> Iterator[tuple[str, Any, list[list[int]], Source | None]]:
+    """Small models with made-up prompts, a translator's with sources: those that captured steps are compared on."""
     tables: dict[str, dict[str, Any]] = {
         "gpt": {"kind": "gpt", "layers": 4, "width": 128, "heads": 4, "context": 96},
         "gpt as llama": {
@@ -225,25 +242,33 @@ def check(asked: argparse.Namespace) -> None:
     generator = torch.Generator().manual_seed(3)
     lengths = torch.randint(1, 40, (9,), generator=generator).tolist()
     prompts = [[1, *torch.randint(3, 500, (n,), generator=generator).tolist()] for n in lengths]
+    for name, table in tables.items():
+        torch.manual_seed(0)
+        source = None
+        # Of 9,000 tokens log-probabilities and their maxima are shared by several programs.
+        vocabulary = Vocabulary(size=9000 if table["kind"] == "gpt" else 500, sos=1, eos=2, pad=0)
+        if table["kind"] == "transformer":
+            sizes = Vocabularies(source=vocabulary, target=vocabulary, joint=True)
+            model: Any = build.model(build.model_config(table, task="pairs"), sizes, task="pairs")
+            ids = torch.randint(3, 500, (9, 30), generator=generator).to(device)
+            source = Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)
+        else:
+            model = build.model(build.model_config(table), vocabulary)
+        model = model.to(device).eval()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.data.mul_(2)  # sharper, so that rounding does not decide
+        yield name, model, prompts, source
+
+
+def check(asked: argparse.Namespace) -> None:
+    """Captured steps generate the ids of plain ones in float32, greedily and sampled, alone and beside others."""
     cases = {
         "greedy": SamplingOptions(temperature=0, max_tokens=90),
         "seeded": SamplingOptions(temperature=0.9, top_k=40, max_tokens=90),
         "processors": SamplingOptions(top_p=0.9, repetition_penalty=1.2, no_repeat_ngram=3, min_tokens=60),
     }
-    for name, table in tables.items():
-        torch.manual_seed(0)
-        source = None
-        if table["kind"] == "transformer":
-            sizes = Vocabularies(source=vocabulary, target=vocabulary, joint=True)
-            model: Any = build.model(build.model_config(table, task="pairs"), sizes, task="pairs")
-            ids = torch.randint(3, 500, (9, 30), generator=generator).to(asked.device)
-            source = Source(mask=torch.ones_like(ids, dtype=torch.bool), ids=ids)
-        else:
-            model = build.model(build.model_config(table), vocabulary)
-        model = model.to(asked.device).eval()
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.data.mul_(2)  # sharper, so that rounding does not decide
+    for name, model, prompts, source in checked_models(asked.device):
         fast = optimize_for_inference(model)
         for case, options in cases.items():
             captured = continuations(fast, prompts, options, range(9), source, asked.device)
@@ -256,6 +281,45 @@ def check(asked: argparse.Namespace) -> None:
             print(
                 f"{name:13} {case:11} equal to plain: {equal[0]} of 9, alone {equal[1]} of 9; log p within {worst:.1e}"
             )
+
+
+def check_beams(asked: argparse.Namespace) -> None:
+    """Beams chosen by kernels in captured steps are those of PyTorch's operations, captured and step by step, in
+    float32; a second search replays the step of the first."""
+    cases: dict[str, dict[str, Any]] = {
+        "beam 5": {"beam_size": 5, "n_best": 5},
+        "bound": {"beam_size": 4, "n_best": 2, "stopping": "bound", "length_penalty": "power", "length_alpha": 1.0},
+        "now": {"beam_size": 3, "n_best": 3, "stopping": "now", "length_penalty": "average"},
+        "unfinished": {"beam_size": 8, "min_tokens": 12, "length_penalty": "none", "rank_unfinished": "among"},
+        "greedy": {"kind": "greedy"},
+    }
+    for name, model, prompts, source in checked_models(asked.device):
+        given = source or Source.empty(len(prompts), asked.device)
+        fast = optimize_for_inference(model)
+        free = search(model, given, SearchOptions(max_tokens=30), sos=None, eos=None, prompts=prompts)
+        eos = statistics.mode(id for (best,) in free for id in best.ids)  # ends hypotheses at many lengths
+        for case, table in cases.items():
+            options = SearchOptions(max_tokens=40, **table)
+            one = partial(search, source=given, options=options, sos=None, eos=eos, banned=(0, 1), prompts=prompts)
+            captured = [one(fast) for _ in range(2)]
+            operations = without_beam_kernels(partial(one, fast))
+            beam.CAPTURED.clear()
+            plain = without_beam_kernels(partial(one, model))
+            beam.CAPTURED.add("cuda")
+            others = [*captured, operations]
+            equal = [sum(map(same_ids, plain, other)) for other in others]
+            worst = max(
+                abs(a.score - b.score)
+                for other in captured
+                for pair in zip(plain, other, strict=True)
+                for a, b in zip(*pair, strict=False)
+            )
+            print(f"{name:13} {case:11} kernels equal to plain: {equal[0]} of 9, replayed {equal[1]} of 9,", end=" ")
+            print(f"captured operations {equal[2]} of 9; scores within {worst:.1e}", flush=True)
+
+
+def same_ids(one: Sequence[Hypothesis], other: Sequence[Hypothesis]) -> bool:
+    return [(h.ids, h.reason) for h in one] == [(h.ids, h.reason) for h in other]
 
 
 def continuations(
@@ -284,7 +348,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="fp32", choices=[*DTYPES], help="of both sides")
     parser.add_argument("--parameters", default="124M", choices=[*SIZES])
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--batch", type=int, nargs="*", default=[1, 64], help="of generation; none: left out")
     parser.add_argument("--beam-batch", type=int, default=16, help="0: no beam search")
     parser.add_argument("--beam-tokens", type=int, default=128, help="output tokens of each beam search")
     parser.add_argument("--prompt", type=int, default=64)
@@ -293,12 +357,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of a CPU")
     parser.add_argument("--no-static", action="store_true", help="leave out transformers' compiled static cache")
     parser.add_argument("--profile", action="store_true", help="print the kernels of our steps")
-    parser.add_argument("--check", action="store_true", help="compare captured with plain steps instead")
+    parser.add_argument(
+        "--check",
+        nargs="*",
+        choices=["generation", "beams"],
+        help="compare captured with plain steps instead, by default of both",
+    )
     parser.add_argument("--json", help="file for the results")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    if asked.check:
-        check(asked)
+    if asked.check is not None:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        for name in asked.check or ["generation", "beams"]:
+            {"generation": check, "beams": check_beams}[name](asked)
         return
     mine, peer = (model.to(asked.device, DTYPES[asked.dtype]) for model in models(**SIZES[asked.parameters]))
     ours = {"seqwright": optimize_for_inference(mine)}  # as an opened run does, once

@@ -167,6 +167,23 @@ def test_repeated_searches_equal_the_first(
     assert all(torch.equal(one.mask, mask) for one, mask in zip((source, turned), before, strict=True))
 
 
+def test_a_kept_step_holds_the_banned_ids_that_it_reads(captured: None) -> None:
+    model, wanted, held = small("gpt"), SearchOptions(max_tokens=12, beam_size=2, length_penalty="none"), []
+    for _ in range(2):
+        search(model, Source.empty(2), wanted, sos=2, eos=None, banned=[0, 1])
+        (entry,) = [one for key, one in entries(model).items() if key[0][0] == "search"]
+        held.append(entry.tensors["banned"])
+    assert held[0] is held[1]
+    assert held[0].tolist() == [0, 1]
+
+
+def test_prompts_of_models_that_encode_their_input_again_are_not_captured(captured: None) -> None:
+    model = small("feedforward")  # whose step reads lengths from the device
+    for _ in range(4):
+        continued(model, [[2, 5, 6]])
+    assert "prefill" not in kinds(model)
+
+
 def test_a_search_replays_the_step_of_the_last(captured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     model, source, made = translator("transformer"), pairs().source, []
     monkeypatch.setattr(beam.Captured, "again", lambda *given: made.append(given) or beam.Captured(*given[:2]))
