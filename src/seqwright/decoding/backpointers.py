@@ -84,9 +84,15 @@ class BackPointers:
         ends = finished[0].size(1)
         step, group, beam, log_probs, scores = (torch.cat(pair, 1) for pair in zip(finished, unfinished, strict=True))
         found = log_probs > -torch.inf  # the others are empty slots
-        source, order = found.nonzero().unbind(1)
+        rank = scores.masked_fill(~found, -torch.inf) if options.rank_unfinished == "among" else found.to(scores)
+        order = rank.argsort(dim=1, descending=True, stable=True)
+        if self.groups == 1:  # whose hypotheses are distinct
+            order = order[:, : options.n_best]
+        step, group, beam, log_probs, scores, found = (
+            column.gather(1, order) for column in (step, group, beam, log_probs, scores, found)
+        )
         ranked: list[list[Hypothesis]] = [[] for _ in self.limits]
-        columns = (source, order < ends, log_probs[found], scores[found])
+        columns = (found.nonzero()[:, 0], order[found] < ends, log_probs[found], scores[found])
         for ids, n, ended, log_prob, score in zip(
             self._backtrace(step[found], group[found], beam[found]),
             *(column.tolist() for column in columns),
@@ -94,11 +100,10 @@ class BackPointers:
         ):
             reason = "end" if ended else "length"
             ranked[n].append(Hypothesis(ids=ids, log_prob=log_prob, score=score, reason=reason))
+        if self.groups == 1:
+            return ranked
         outputs = []
-        for hypotheses in ranked:
-            if options.rank_unfinished == "among":
-                hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
-            # Groups of a diverse beam search may have hypotheses in common.
+        for hypotheses in ranked:  # groups of a diverse beam search may have some in common
             distinct = {(*hypothesis.ids, hypothesis.reason): hypothesis for hypothesis in reversed(hypotheses)}
             outputs.append(list(reversed(distinct.values()))[: options.n_best])
         return outputs

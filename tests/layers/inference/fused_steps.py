@@ -59,12 +59,15 @@ def masked_step(model: Any) -> torch.Tensor:
 
 
 def top_k() -> None:
-    """The largest values of rows are among those of their parts, ties and minus infinity included."""
+    """The largest values of rows are among those of their parts, ties and minus infinity included; of equal values the
+    first comes first."""
     x = torch.randn(3, 700).round(decimals=1)
     x[0, 5:] = -torch.inf
     values, indices = largest_of_parts(x, 12, 256)
     assert values.topk(12).values.equal(x.topk(12).values)
     assert x.gather(1, indices).masked_fill(values == -torch.inf, 0).equal(values.masked_fill(values == -torch.inf, 0))
+    first = x[1, :256].argsort(descending=True, stable=True)[:12]
+    assert indices[1, :12].equal(first)
 
 
 def main() -> None:
