@@ -35,7 +35,7 @@ def _normalize(log_prob, length, alpha, penalty: tl.constexpr):  # type: ignore[
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _choose(  # type: ignore[no-untyped-def]
-    values, indices, each, never, nevers, eos, alpha, place, group, limit,
+    values, indices, each, never, never_count, eos, alpha, place, group, limit,
     totals, rows, ids, pool, done,
     parents_table, ids_table, finished_parents, finished_log_probs, scores_table, unfinished_log_probs,
     unfinished_lengths, groups, enough,
@@ -61,7 +61,7 @@ def _choose(  # type: ignore[no-untyped-def]
     left = tl.load(values + at, mask=inside, other=float("-inf"))
     left += tl.load(totals + at // each, mask=inside, other=float("-inf"))
     token = tl.load(indices + at, mask=inside, other=0)
-    for n in range(nevers):
+    for n in range(never_count):
         left = tl.where(token == tl.load(never + n), float("-inf"), left)
     log_probs = tl.full([wide], float("-inf"), tl.float32)
     where = tl.zeros([wide], tl.int32)
