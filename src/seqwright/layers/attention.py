@@ -13,7 +13,6 @@ from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.positions import Rotary
 from seqwright.layers.rms_norm import RMSNorm
 
-
 BFLOAT16_KEYS = 512
 """From so many keys on, bfloat16 is no slower than float32 on a CPU."""
 
