@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from laws import READERS, SPEAKERS, Rows
 from seqwright import build
@@ -20,6 +21,7 @@ from seqwright.api import open as open_run
 from seqwright.core.batch import IGNORE, Source, Vocabulary
 from seqwright.core.storage import load_tensors
 from seqwright.layers.cross_entropy import loss_and_gradient_
+from seqwright.layers.gelu import GELU
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
@@ -82,6 +84,26 @@ def fused_loss(device: str) -> None:
             print(f"fused loss, {dtype}, {rows} × {size}: loss within {loss_off:.1e}, gradient within {off:.1e}")
             assert off < least
             assert loss_off < 1e-5
+
+
+def fused_gelu(device: str) -> None:
+    """GELU of half precision against PyTorch's, with its gradient: norms of differences from float64, and compiled."""
+    torch.manual_seed(1)
+    for dtype in (torch.bfloat16, torch.float16):
+        x, upstream = ((4 * torch.randn(37, 1001, device=device)).to(dtype) for _ in range(2))
+        exact = x.double().requires_grad_()
+        (expected := F.gelu(exact)).backward(upstream.double())
+        compiled = torch.compile(GELU())
+        found: dict[str, list[float]] = {}
+        for name, function in (("PyTorch's", F.gelu), ("ours", GELU()), ("compiled", compiled)):
+            given = x.clone().requires_grad_()
+            (output := function(given)).backward(upstream)
+            pairs = ((output, expected), (given.grad, exact.grad))
+            found[name] = [float((one.double() - other).norm() / other.norm()) for one, other in pairs]
+        shown = ", ".join(f"{name} {value:.2e} and {slope:.2e}" for name, (value, slope) in found.items())
+        print(f"GELU and its gradient, {dtype}: {shown} from float64", flush=True)
+        assert all(mine <= 1.01 * theirs for mine, theirs in zip(found["ours"], found["PyTorch's"], strict=True))
+        assert found["compiled"] == found["ours"]
 
 
 @torch.inference_mode()
@@ -152,6 +174,7 @@ def main() -> None:
     keeps(READERS, ENCODER_LAWS, device)
     keeps({**SPEAKERS, **READERS}, TRAINING_LAWS, device)
     fused_loss(device)
+    fused_gelu(device)
     fused_steps(device)
     resume(device)
 

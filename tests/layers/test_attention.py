@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -70,3 +72,30 @@ def test_attention_dropout_is_active_in_training_only() -> None:
     assert not torch.equal(attend(query, key, value), attend(query, key, value))
     attend.eval()
     assert_close(attend(query, key, value), Attend()(query, key, value))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("masking", ["causal", "mask", "bias"])
+def test_bfloat16_trains_on_a_cpu_as_precisely_as_its_inputs(masking: str, autocast: bool) -> None:
+    """Attention over few keys is computed in float32 there, which is faster; output and gradients are bfloat16."""
+    torch.manual_seed(1)
+    inputs = [torch.randn(2, 3, 9, 8).bfloat16() for _ in range(3)]
+    options: dict[str, Any] = {"causal": masking == "causal"}
+    allowed = torch.rand(1, 1, 9, 9) < 0.7
+    allowed |= torch.eye(9, dtype=torch.bool)
+    if masking == "mask":
+        options["mask"] = allowed
+    if masking == "bias":
+        options["bias"] = torch.zeros(1, 1, 9, 9).masked_fill(~allowed, -torch.inf).bfloat16()
+    found = []
+    for dtype in (torch.bfloat16, torch.float64):
+        given = [tensor.detach().to(dtype).requires_grad_() for tensor in inputs]
+        if dtype == torch.float64 and masking == "bias":
+            options["bias"] = options["bias"].double()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast and dtype == torch.bfloat16):
+            output = Attend()(*given, **options)
+        assert output.dtype == dtype
+        output.sum().backward()
+        found.append([output, *(tensor.grad for tensor in given)])
+    for half, exact in zip(*found, strict=True):
+        assert_close(half.double(), exact, rtol=2**-8, atol=1e-6)  # rounded once, at the end

@@ -8,6 +8,7 @@ import pytest
 
 from seqwright.pipeline.defaults import default_recipe
 from seqwright.tasks.classification import defaults as classification
+from seqwright.training import machine
 
 
 def labeled(folder: Path, rows: int) -> str:
@@ -61,3 +62,17 @@ def test_words_without_blank_lines_are_one_sentence(tmp_path: Path) -> None:
     lines.write_text("dogs sleep\tn v\n" * 300, encoding="utf-8")
     assert "split" not in default_recipe("tagged", [str(words)])["data"]
     assert "split" in default_recipe("tagged", [str(lines)])["data"]
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_budgets_are_spent_in_bf16_where_the_device_multiplies_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: native)
+    path = tmp_path / "lines.tsv"
+    path.write_text("a\tb\n" * 300, encoding="utf-8")
+    for option in ("text", "pairs"):
+        assert default_recipe(option, [str(path)], minutes=1)["training"].get("precision") == (
+            "bf16" if native else None
+        )
+        assert "precision" not in default_recipe(option, [str(path)])["training"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.positions import Rotary
 from seqwright.layers.rms_norm import RMSNorm
+
+BFLOAT16_KEYS = 512
+"""From so many keys on, bfloat16 is no slower than float32 on a CPU."""
 
 
 class Attend(nn.Module):
@@ -43,10 +47,18 @@ class Attend(nn.Module):
         grouped = query.size(1) != key.size(1)
         if bias is not None:  # SDPA takes one attn_mask: boolean, or float, which is added
             mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-        scale = None if self.scaled else 1.0  # None: 1 / √E
-        return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
+        attend = partial(
+            F.scaled_dot_product_attention,
+            dropout_p=dropout,
+            is_causal=causal,
+            scale=None if self.scaled else 1.0,  # None: 1 / √E
+            enable_gqa=grouped,
         )
+        if query.requires_grad and slow_in_bfloat16(key):
+            mask = mask if mask is None or mask.dtype == torch.bool else mask.float()
+            with torch.autocast("cpu", enabled=False):
+                return attend(query.float(), key.float(), value.float(), attn_mask=mask).to(value.dtype)
+        return attend(query, key, value, attn_mask=mask)
 
     def weights(
         self,
@@ -83,6 +95,12 @@ class Attend(nn.Module):
             # Minus infinity before the softmax both masks and leaves weights that sum to one (worked example 6).
             scores = scores.masked_fill(~mask, -torch.inf)
         return scores
+
+
+def slow_in_bfloat16(key: Tensor) -> bool:
+    """Whether training attends to these keys (B, G, K, E) faster in float32: PyTorch's kernel of the backward pass on a
+    CPU takes twice to five times as long in bfloat16, the longer the fewer keys there are (AVX-512, torch 2.13)."""
+    return key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.size(2) < BFLOAT16_KEYS
 
 
 def drop_full_mask(mask: Tensor) -> Tensor | None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqwright.core.batch import IGNORE
 from seqwright.layers.cross_entropy import cross_entropy, token_log_probs, upcast
 from seqwright.layers.encoder import EncoderConfig
+from seqwright.layers.gelu import GELU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class MLMHead(TokenHead):
     def __init__(self, width: int, vocabulary: int, *, embedding: int | None = None, epsilon: float = 1e-12):
         inner = embedding or width  # the embedding may be narrower than the encoder, and is tied to the output layer
         super().__init__(inner, vocabulary)
-        self.transform = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.LayerNorm(inner, eps=epsilon))
+        self.transform = nn.Sequential(nn.Linear(width, inner), GELU(), nn.LayerNorm(inner, eps=epsilon))
 
     def forward(self, hidden: Tensor) -> Tensor:
         return super().forward(self.transform(hidden))

@@ -18,7 +18,7 @@ BLOCK = 4096
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _kernel(logits, target, loss, stride, size, smoothing, ignore, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def _kernel(logits, target, loss, stride, size, smoothing, ignore, smoothed: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """One row: online softmax (Milakov & Gimelshein 2018), then the gradient, from the L2 cache."""
     row = tl.program_id(0).to(tl.int64)
     row_target = tl.load(target + row)
@@ -30,19 +30,21 @@ def _kernel(logits, target, loss, stride, size, smoothing, ignore, block: tl.con
         tl.store(loss + row, 0.0)
         return
     greatest = float("-inf")
-    total = 0.0  # Σ exp(x - greatest)
-    plain_sum = 0.0  # Σ x, for label smoothing
+    # Sums are kept for each place of a block, so that an iteration reduces nothing but the maximum over the block.
+    totals = tl.zeros((block,), tl.float32)  # Σ exp(x - greatest)
+    plain_sums = tl.zeros((block,), tl.float32)  # Σ x, for label smoothing
     for start in range(0, size, block):
         inside = start + columns < size
         x = tl.load(logits + start + columns, mask=inside, other=float("-inf")).to(tl.float32)
         above = tl.maximum(greatest, tl.max(x, 0))
-        total = total * tl.exp(greatest - above) + tl.sum(tl.exp(x - above), 0)
+        totals = totals * tl.exp(greatest - above) + tl.exp(x - above)
         greatest = above
-        plain_sum += tl.sum(tl.where(inside, x, 0.0), 0)
-    log_total = greatest + tl.log(total)
+        if smoothed:
+            plain_sums += tl.where(inside, x, 0.0)
+    log_total = greatest + tl.log(tl.sum(totals, 0))
     spread = smoothing / size
     chosen = tl.load(logits + row_target).to(tl.float32)
-    tl.store(loss + row, log_total - (1 - smoothing) * chosen - spread * plain_sum)
+    tl.store(loss + row, log_total - (1 - smoothing) * chosen - spread * tl.sum(plain_sums, 0))
     tl.debug_barrier()  # the target's logit is read before it is overwritten
     for start in range(0, stride, block):
         inside = start + columns < size
@@ -56,5 +58,8 @@ def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: flo
     """Summed -log p(target) of logits (N, V or more), of which `size` columns are the vocabulary; afterwards `logits`
     holds its gradient."""
     loss = torch.empty(len(target), dtype=torch.float32, device=logits.device)
-    _kernel[(len(target),)](logits, target, loss, logits.stride(0), size, smoothing, IGNORE, block=BLOCK, num_warps=4)
+    smoothed = smoothing > 0
+    _kernel[(len(target),)](
+        logits, target, loss, logits.stride(0), size, smoothing, IGNORE, smoothed=smoothed, block=BLOCK, num_warps=4
+    )
     return loss.sum()

@@ -14,6 +14,7 @@ from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.cross_attention import CrossAttention, CrossKV
 from seqwright.layers.encoder import EncoderConfig
+from seqwright.layers.gelu import GELU
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
 from seqwright.layers.rms_norm import RMSNorm
@@ -29,7 +30,7 @@ class SquaredReLU(nn.Module):
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "relu2": SquaredReLU,
-    "gelu": nn.GELU,
+    "gelu": GELU,
     "gelu-tanh": lambda: nn.GELU(approximate="tanh"),
 }
 

@@ -146,6 +146,13 @@ def flops(on: torch.device) -> float:
     return 2 * rows * inner * columns / min(seconds)  # the fastest, as if the machine were not busy
 
 
+def multiplies_bfloat16(on: torch.device) -> bool:
+    """Whether a device has instructions for products of bfloat16, which others imitate slowly."""
+    if on.type == "cuda":
+        return torch.cuda.get_device_capability(on) >= (8, 0)
+    return on.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
 def synchronize(on: torch.device) -> None:
     """Waits until a device has computed what was launched."""
     if on.type == "cuda":
