@@ -62,9 +62,9 @@ def update(kind: str, model: nn.Module, given: argparse.Namespace, device: torch
     if kind == "ddp":
         wrapped = DataParallel(objective, SINGLE)
     elif kind == "fsdp":
-        blocks, bf16 = machine.transformer_blocks(objective), given.precision == "bf16"
-        wrapped = FullySharded(objective, blocks, SINGLE, on=device, bf16=bf16, cpu_offload=False, meta=meta)
-    return Update(wrapped, optimizer(model, config), config, device)
+        stacks, bf16 = machine.transformer_stacks(objective), given.precision == "bf16"
+        wrapped = FullySharded(objective, stacks, SINGLE, on=device, bf16=bf16, cpu_offload=False, meta=meta)
+    return Update(wrapped, optimizer(model, config, SINGLE, wrapped.shards), config, device)
 
 
 def main() -> None:

@@ -26,8 +26,10 @@ from seqwright.core.storage import load_tensors, read_json, save_tensors, write_
 from seqwright.metrics.likelihood import score_text
 from seqwright.tasks.scoring import score_epoch, target_nll
 from seqwright.tasks.tagging import scores
+from seqwright.training import parallel
 from seqwright.training.checkpoint_store import Gather
 from seqwright.training.config import TrainingConfig
+from seqwright.training.parallel import GROUP_PARAMETERS
 from seqwright.training.process_group import joined
 from seqwright.training.trainer import Trainer
 from tests.contract.encoders import classifier, texts
@@ -50,6 +52,8 @@ class Case:
     config: TrainingConfig
     trainer: dict[str, Any] = field(default_factory=dict)
     resumed: bool = False
+    group: int = 1
+    """Parameters that FSDP2 gathers together, at least: 1 is each block alone."""
 
 
 class StopRankOne(Progress):
@@ -91,6 +95,9 @@ CASES = {
     "fsdp": Case(small_gpt, shuffled, adamw(parallel="fsdp")),
     "ddp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9)),
     "fsdp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp")),
+    "fsdp of both blocks": Case(
+        small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp"), group=GROUP_PARAMETERS
+    ),
     "fsdp gathered once": Case(
         small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp", reshard_after_forward=False)
     ),
@@ -107,6 +114,10 @@ CASES = {
     "fsdp muon": Case(
         small_gpt, shuffled, adamw(optimizer="muon", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp")
     ),
+    "fsdp schedule-free": Case(
+        small_gpt, shuffled, adamw(optimizer="schedule-free", micro_batch_size=2, parallel="fsdp")
+    ),
+    "fsdp sgd": Case(small_gpt, shuffled, sgd(parallel="fsdp", max_grad_norm=0.1)),
     "ddp early": Case(
         small_gpt, shuffled, adamw(evaluate_every=1, patience=2), {"evaluate": lambda: {"nll": 1.0}, "chance": None}
     ),
@@ -121,7 +132,8 @@ CASES = {
 
 def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]:
     store = MemoryStore()
-    trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
+    with patch.object(parallel, "GROUP_PARAMETERS", case.group):
+        trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
     if case.resumed:
         groups = {name: load_tensors(folder / f"start.{name}.safetensors")[0] for name in ("model", "optimizer")}
         trainer.restore(groups if ranks.first else None, ranks.from_first(lambda: read_json(folder / "start.json")))

@@ -20,6 +20,7 @@ from seqwright.core.native import cache_folder
 from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
 from seqwright.layers.transformer_block import Block
+from seqwright.layers.transformer_stack import Blocks
 from seqwright.training.config import TrainingConfig
 from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
@@ -72,7 +73,7 @@ def prepare(
     if ranks.size > 1 and config.parallel == "fsdp":
         return FullySharded(
             objective,
-            transformer_blocks(objective),
+            transformer_stacks(objective),
             ranks,
             on=on,
             bf16=config.precision == "bf16",
@@ -124,6 +125,13 @@ def _compiled(objective: Objective, config: TrainingConfig, on: torch.device) ->
 def transformer_blocks(module: nn.Module) -> list[nn.Module]:
     """The Transformer blocks of a model; none of other encoders."""
     return [part for part in module.modules() if isinstance(part, Block)]
+
+
+def transformer_stacks(module: nn.Module) -> list[list[nn.Module]]:
+    """The Transformer blocks of a model in lists of those that run one after the other."""
+    stacks = [list(part) for part in module.modules() if isinstance(part, Blocks)]
+    inside = {block for stack in stacks for block in stack}
+    return stacks + [[block] for block in transformer_blocks(module) if block not in inside]
 
 
 def captures(config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> bool:
