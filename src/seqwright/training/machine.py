@@ -61,16 +61,20 @@ def prepare(
     meta: MetaWeights | None = None,
 ) -> SingleProcess:
     """The objective as it is trained on a device: on a GPU compiled where the recipe says so (decision 160), on several
-    ranks with DDP or FSDP2 (decision 173). FSDP2 replaces parameters: make the optimizer afterwards.
+    ranks with DDP or FSDP2 (decision 173). FSDP2 replaces parameters: make the optimizer afterwards. It gathers weights
+    outside of compiled code, so its blocks are compiled one by one, DDP's objective as a whole.
 
     Weights of an objective on the meta device come from `meta`, once they are sharded.
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
     if on.type == "cpu":
         keep_freed_memory()
+    sharded = ranks.size > 1 and config.parallel == "fsdp"
+    if sharded and compiles(config, on):
+        compile_blocks(objective)
     if config.activation_checkpointing:
         checkpoint_blocks(objective)
-    if ranks.size > 1 and config.parallel == "fsdp":
+    if sharded:
         return FullySharded(
             objective,
             transformer_stacks(objective),
@@ -114,12 +118,28 @@ def _checkpointed(forward: Callable[..., Any], *arguments: Any, **options: Any) 
 
 
 def _compiled(objective: Objective, config: TrainingConfig, on: torch.device) -> nn.Module:
-    if config.compile != "inductor" or on.type not in CAPTURED:  # a run that was compiled may be resumed on a CPU
+    if not compiles(config, on):
         return objective
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled kernels, kept
+    _keep_kernels()
     keep_chunks_out_of_graphs()
     # Unless lengths vary, one graph; where they do, the second length compiles one for all lengths.
     return torch.compile(objective)  # type: ignore[return-value]
+
+
+def compiles(config: TrainingConfig, on: torch.device) -> bool:
+    """Whether torch.compile is used; a run that was compiled may be resumed on a CPU."""
+    return config.compile == "inductor" and on.type in CAPTURED
+
+
+def compile_blocks(module: nn.Module) -> None:
+    """Has torch.compile fuse the kernels of each Transformer block; all of them share one compiled function."""
+    _keep_kernels()
+    for block in transformer_blocks(module):
+        block.forward = torch.compile(block.forward)
+
+
+def _keep_kernels() -> None:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
 
 
 def transformer_blocks(module: nn.Module) -> list[nn.Module]:

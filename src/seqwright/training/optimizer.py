@@ -95,10 +95,8 @@ def _hidden_matrices(module: nn.Module) -> set[str]:
     }
 
 
-def optimizer_state(
-    optimizer: torch.optim.Optimizer, module: nn.Module, shards: Shards = WHOLE
-) -> dict[str, Tensor]:
-    """Optimizer state (moments, step counters) as tensors named `parameter name/quantity`, sharded as parameters are."""
+def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module, shards: Shards = WHOLE) -> dict[str, Tensor]:
+    """Optimizer state (moments, step counters) as tensors named `parameter name/quantity`, sharded as parameters."""
     names: dict[Tensor, str] = {shards.of(parameter): name for name, parameter in module.named_parameters()}
     return {
         f"{names[parameter]}/{quantity}": shards.joined(value, parameter)

@@ -1,8 +1,8 @@
 """Data parallelism of the training objective: one process, DDP, or FSDP2 (decision 173).
 
 DDP holds a copy of the model on every rank and averages gradients. FSDP2 shards parameters, gradients and optimizer
-state over the ranks, block by block (ZeRO-3, Rajbhandari et al. 2020). Model files know of neither, and tensors keep
-their names.
+state over the ranks, some blocks at a time (ZeRO-3, Rajbhandari et al. 2020). Model files know of neither, and tensors
+keep their names.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from seqwright.training.weights import load_weights, weights
 T = TypeVar("T")
 
 GROUP_PARAMETERS = 40_000_000
-"""Parameters that are communicated together, at least: a call costs the host about as much whatever its size. As many as
-in the buckets of Megatron-LM."""
+"""Parameters that are communicated together, since a call costs the host about as much whatever its size: as many as
+in the buckets of Megatron-LM (decision 223)."""
 
 Loss = tuple[Tensor, Tensor, State | None]
 """(loss sum, token count, state after): what an objective returns."""
@@ -111,7 +111,8 @@ class DataParallel(SingleProcess):
             known = inspect.signature(nn.parallel.DistributedDataParallel).parameters
             buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
             options: dict[str, Any] = {"init_sync": False, buffers: False, "gradient_as_bucket_view": True}
-            self.ddp = nn.parallel.DistributedDataParallel(self.module, **options)
+            megabytes = 4 * GROUP_PARAMETERS / 2**20
+            self.ddp = nn.parallel.DistributedDataParallel(self.module, bucket_cap_mb=megabytes, **options)
         return self.ddp
 
 
@@ -207,9 +208,7 @@ class FullySharded(SingleProcess):
             # Decoding copies models, which FSDP refuses, and one rank alone cannot gather weights.
             self.unsharded = meta.full if ranks.first else None
         self.whole = [] if cpu_offload else vectors(objective)
-        self.root: Any = fully_shard(
-            objective, reshard_after_forward=False, ignored_params=set(self.whole), **options
-        )
+        self.root: Any = fully_shard(objective, reshard_after_forward=False, ignored_params=set(self.whole), **options)
         if reduces_unused():
             self.root.set_reduce_scatter_unused_params(True)
         self.ranks, self.stream, self.mesh = ranks, stream, mesh
@@ -221,7 +220,7 @@ class FullySharded(SingleProcess):
             gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in trained]
             reduced = torch.cat([gradient.flatten() for gradient in gradients])
             dist.all_reduce(reduced, group=self.mesh.get_group())
-            parts = (reduced / self.mesh.size()).split([each.numel() for each in trained])
+            parts = torch.split(reduced / self.mesh.size(), [each.numel() for each in trained])
             for parameter, part in zip(trained, parts, strict=True):
                 parameter.grad = part.view_as(parameter)
         self.shards.take_gradients()

@@ -57,9 +57,9 @@ def placed_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 class Shards:
-    """This rank's shards of a model's parameters as plain parameters over the same memory, which optimizers step: DTensor
-    would dispatch every operation on every parameter in Python (decision 223). A parameter that is not sharded is its
-    own. Laws: the steps and the gradient norm of shards are those of the whole model."""
+    """This rank's shards of a model's parameters as plain parameters over the same memory, which optimizers step: of
+    DTensors, every operation on every parameter would be dispatched in Python (decision 223). A parameter that is not
+    sharded is its own. Laws: the steps and the gradient norm of shards are those of the whole model."""
 
     def __init__(self, parameters: Iterable[nn.Parameter] = ()):
         self.locals = {each: nn.Parameter(local(each)) for each in parameters if is_sharded(each)}
@@ -71,9 +71,10 @@ class Shards:
 
     def take_gradients(self) -> None:
         """Gives the shards the gradients of their parameters, which then have none."""
-        for parameter, mine in self.locals.items():
-            mine.grad = None if parameter.grad is None else local(parameter.grad)
-            parameter.grad = None
+        with torch.no_grad():
+            for parameter, mine in self.locals.items():
+                mine.grad = None if parameter.grad is None else cast(Any, parameter.grad).to_local()
+                parameter.grad = None
 
     def shape(self, mine: Tensor) -> torch.Size:
         """The shape of the parameter that this is a shard of."""
