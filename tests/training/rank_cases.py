@@ -126,7 +126,6 @@ CASES = {
         adamw(compile="inductor", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp"),
         compiled=True,
     ),
-    "ddp compiled": Case(small_gpt, shuffled, adamw(compile="inductor", micro_batch_size=2), compiled=True),
     "fsdp schedule-free": Case(
         small_gpt, shuffled, adamw(optimizer="schedule-free", micro_batch_size=2, parallel="fsdp")
     ),
