@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,9 +28,13 @@ from seqwright.core.storage import load_tensors, read_json, save_tensors, write_
 from seqwright.metrics.likelihood import score_text
 from seqwright.tasks.scoring import score_epoch, target_nll
 from seqwright.tasks.tagging import scores
+from seqwright.training import machine, parallel
 from seqwright.training.checkpoint_store import Gather
 from seqwright.training.config import TrainingConfig
+from seqwright.training.optimizer import optimizer, optimizer_state
+from seqwright.training.parallel import GROUP_PARAMETERS
 from seqwright.training.process_group import joined
+from seqwright.training.sharded_tensors import GradientClipping, Shards, full
 from seqwright.training.trainer import Trainer
 from tests.contract.encoders import classifier, texts
 from tests.contract.taggers import encoded, tagger
@@ -50,6 +56,10 @@ class Case:
     config: TrainingConfig
     trainer: dict[str, Any] = field(default_factory=dict)
     resumed: bool = False
+    group: int = 1
+    """Parameters that FSDP2 gathers together, at least: 1 is each block alone."""
+    compiled: bool = False
+    """Traced by torch.compile as on a GPU, without its kernels."""
 
 
 class StopRankOne(Progress):
@@ -91,6 +101,9 @@ CASES = {
     "fsdp": Case(small_gpt, shuffled, adamw(parallel="fsdp")),
     "ddp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9)),
     "fsdp accumulated": Case(small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp")),
+    "fsdp of both blocks": Case(
+        small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp"), group=GROUP_PARAMETERS
+    ),
     "fsdp gathered once": Case(
         small_gpt, shuffled, adamw(micro_batch_size=2, ema_decay=0.9, parallel="fsdp", reshard_after_forward=False)
     ),
@@ -107,6 +120,16 @@ CASES = {
     "fsdp muon": Case(
         small_gpt, shuffled, adamw(optimizer="muon", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp")
     ),
+    "fsdp compiled": Case(
+        small_gpt,
+        shuffled,
+        adamw(compile="inductor", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp"),
+        compiled=True,
+    ),
+    "fsdp schedule-free": Case(
+        small_gpt, shuffled, adamw(optimizer="schedule-free", micro_batch_size=2, parallel="fsdp")
+    ),
+    "fsdp sgd": Case(small_gpt, shuffled, sgd(parallel="fsdp", max_grad_norm=0.1)),
     "ddp early": Case(
         small_gpt, shuffled, adamw(evaluate_every=1, patience=2), {"evaluate": lambda: {"nll": 1.0}, "chance": None}
     ),
@@ -121,7 +144,10 @@ CASES = {
 
 def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]:
     store = MemoryStore()
-    trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
+    compiling = patch.multiple(machine, CAPTURED={"cpu"}) if case.compiled and ranks.size > 1 else nullcontext()
+    traced = patch.object(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    with patch.object(parallel, "GROUP_PARAMETERS", case.group), traced, compiling:
+        trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
     if case.resumed:
         groups = {name: load_tensors(folder / f"start.{name}.safetensors")[0] for name in ("model", "optimizer")}
         trainer.restore(groups if ranks.first else None, ranks.from_first(lambda: read_json(folder / "start.json")))
@@ -190,9 +216,50 @@ def fill_disks(folder: Path, ranks: Ranks) -> None:
     write_json(folder / f"full.{ranks.rank}.json", errors)
 
 
+def step_shards(folder: Path, ranks: Ranks) -> None:
+    """Three steps of DTensors by PyTorch, and of this rank's shards: how much norms and weights differ."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    mesh, shapes = init_device_mesh("cpu", (ranks.size,)), ((5, 3), (1, 4), (7,))  # the second has no row for rank 1
+    differences: dict[str, list[float]] = {}
+    for kind in ("adamw", "adam", "sgd"):
+        generator = torch.Generator().manual_seed(0)
+        values = [torch.randn(shape, generator=generator) for shape in shapes]
+        sharded, oracle = (
+            nn.ParameterList(distribute_tensor(value.clone(), mesh, [Shard(0)]) for value in values) for _ in range(2)
+        )
+        config, shards = adamw(optimizer=kind, momentum=0.9, learning_rate=0.1), Shards(sharded)
+        ours, theirs = optimizer(sharded, config, ranks, shards), optimizer(oracle, config, ranks)
+        clip = GradientClipping([shards.of(each) for each in sharded], 0.5, ranks, shards)  # type: ignore[misc]
+        for _ in range(3):
+            for shape, mine, other in zip(shapes, sharded, oracle, strict=True):
+                gradient = torch.randn(shape, generator=generator)
+                mine.grad, other.grad = (distribute_tensor(gradient, mesh, [Shard(0)]) for _ in range(2))
+            shards.take_gradients()
+            norm, expected = clip(), nn.utils.clip_grad_norm_(oracle.parameters(), 0.5)
+            for mine, other in zip(sharded, oracle, strict=True):
+                shards.of(mine).grad.copy_(other.grad.to_local())  # type: ignore[union-attr]
+            ours.step()
+            theirs.step()
+            pairs = [*zip(sharded, oracle, strict=True)]
+            pairs += [
+                (mine, other)
+                for mine, other in zip(
+                    optimizer_state(ours, sharded, shards).values(),
+                    optimizer_state(theirs, oracle).values(),
+                    strict=True,
+                )
+            ]
+            apart = [float((full(mine.detach()) - full(other.detach())).abs().max()) for mine, other in pairs]
+            differences.setdefault(kind, []).extend([float(norm) - float(full(expected)), max(apart)])
+    write_json(folder / f"shards.{ranks.rank}.json", differences)
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     with joined(torch.device("cpu"), {"version": "0"}) as ranks:
+        step_shards(folder, ranks)
         for name, case in CASES.items():
             trainer, store = train(case, ranks, folder)
             if ranks.first:

@@ -10,7 +10,7 @@ from torch import nn
 
 from seqwright.training.config import TrainingConfig
 from seqwright.training.muon import Muon, orthogonalize
-from seqwright.training.optimizer import optimizer
+from seqwright.training.optimizer import WHOLE, optimizer
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (2, 24, 8), (1, 8, 40)])
@@ -30,7 +30,7 @@ def test_steps_equal_those_of_pytorch_up_to_its_bfloat16(shape: tuple[int, int])
     start = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
     group: dict[str, Any] = {"params": [ours], "weight_decay": 0.1, "lr_scale": 1.0, "orthogonal": True}
-    muon = Muon([group], lr=0.01, betas=(0.9, 0.99), fused=True)
+    muon = Muon([group], lr=0.01, betas=(0.9, 0.99), fused=True, shards=WHOLE)
     oracle = torch.optim.Muon([theirs], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     for step in range(4):
         gradient = torch.randn(shape, generator=torch.Generator().manual_seed(step))

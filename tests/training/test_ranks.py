@@ -107,6 +107,14 @@ def test_a_run_resumes_on_another_number_of_ranks(name: str, results: Path) -> N
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+def test_stepping_shards_equals_stepping_dtensors(rank: int, results: Path) -> None:
+    """Weights and optimizer state bit for bit, norms up to the order of sums."""
+    for kind, differences in read_json(results / f"shards.{rank}.json").items():
+        assert differences[0::2] == pytest.approx([0.0] * 3, abs=1e-6), kind
+        assert differences[1::2] == [0.0] * 3, kind
+
+
+@pytest.mark.parametrize("rank", [0, 1])
 def test_an_evaluation_shared_by_ranks_equals_that_of_one(rank: int, results: Path) -> None:
     shared, alone = read_json(results / f"evaluations.{rank}.json"), evaluations()
     assert_close(torch.tensor(shared["text"]), torch.tensor(alone["text"]), rtol=0, atol=1e-12)

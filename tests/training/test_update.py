@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from seqwright.training.prefetch import Prefetched
 from seqwright.training.trainer import Trainer
 from seqwright.training.weights import weights
 
-from .test_trainer import fresh, gpt, lstm, options, shuffled, slices
+from .test_trainer import configured, fresh, gpt, lstm, options, shuffled, slices
 from .tiny import MemoryStore
 
 
@@ -114,6 +115,21 @@ def test_nothing_is_compiled_on_a_cpu() -> None:
     """A run that was compiled on a GPU may be resumed on a CPU."""
     objective = Objective(fresh(gpt()))
     assert prepare(objective, options(compile="inductor"), torch.device("cpu")).module is objective
+
+
+def test_blocks_share_one_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As FSDP2's are compiled, which gathers weights outside of them."""
+    graphs = []
+    monkeypatch.setattr(
+        torch, "compile", partial(torch.compile, backend=lambda graph, _: graphs.append(graph) or graph)
+    )
+    deep = configured("gpt", layers=5, width=8, heads=2, context=8, dropout=0.0)
+    objective, batch = Objective(fresh(deep)), shuffled().batch(0)
+    expected, _, _ = objective(batch)
+    machine.compile_blocks(objective)
+    loss, _, _ = objective(batch)
+    assert len(graphs) == 2  # of the first block, whose number 0 is taken for a constant, and of all others
+    assert torch.equal(loss, expected)
 
 
 def test_peak_flops_are_those_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from seqwright.studies.layer_table import Layer
 from seqwright.studies.step_cost import StepCost
 from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
+from seqwright.training.parallel import grouped
 
 GPUS_PER_NODE = 8
 GRADIENT_BYTES = 4
@@ -28,7 +29,8 @@ class Strategy:
 
     parallel: str
     weights: float
-    """Parameters: all of them, or a shard and what is gathered at a time (two blocks, and what is outside of them)."""
+    """Parameters: all of them, or a shard and what is gathered at a time (two groups of blocks, and what is outside of
+    them)."""
     gradients: float
     optimizer: float
     activations: float
@@ -115,7 +117,7 @@ def strategies(
     kept = cost.activations + cost.weight_copies
     made = [strategy("ddp", 4 * parameters, reduced, kept, 1, 2 * sent * reduced)]
     if blocks and gpus > 1:
-        held = 2 * max(blocks) + outside
+        held = sum(sorted(map(sum, grouped(blocks, float)))[-2:]) + outside
         weights = 4 * parameters / gpus + ((2 if half else 4) * held if config.reshard_after_forward else gathered)
         # While passes accumulate, gradients are not sharded.
         gradients = reduced if rank.passes > 1 else reduced / gpus + GRADIENT_BYTES * held

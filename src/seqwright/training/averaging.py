@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqwright.training.config import TrainingConfig
 from seqwright.training.schedule_free import ScheduleFreeAdamW
-from seqwright.training.sharded_tensors import by_mesh
+from seqwright.training.sharded_tensors import Shards, local
 from seqwright.training.weights import load_weights, weights
 
 
@@ -29,8 +29,8 @@ class WeightAverage:
         """Adds the weights after `step` steps: to an EMA, or to the mean since `start` (the weights of `start` are the
         first)."""
         weight = mean_weight(step, start or 0) if self.ema_decay is None else ema_weight(step, self.ema_decay)
-        for averages, tensors in zip(by_mesh(self.tensors.values()), by_mesh(self.model_tensors), strict=True):
-            torch._foreach_lerp_(averages, tensors, weight)  # a few fused kernels
+        averages, tensors = ([local(each) for each in named] for named in (self.tensors.values(), self.model_tensors))
+        torch._foreach_lerp_(averages, tensors, weight)  # a few fused kernels
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -46,12 +46,13 @@ class WeightAverage:
 class ScheduleFreeAverage(WeightAverage):
     """The weights x of schedule-free AdamW, as the average that is evaluated and saved."""
 
-    def __init__(self, model: nn.Module, optimizer: ScheduleFreeAdamW):
-        self.model, self.optimizer = model, optimizer
+    def __init__(self, model: nn.Module, optimizer: ScheduleFreeAdamW, shards: Shards):
+        self.model, self.optimizer, self.shards = model, optimizer, shards
 
     @property
     def tensors(self) -> dict[str, Tensor]:  # type: ignore[override]
-        return {name: self.optimizer.averaged(tensor) for name, tensor in weights(self.model).items()}
+        mine = {name: self.shards.of(tensor) for name, tensor in weights(self.model).items()}
+        return {name: self.shards.joined(self.optimizer.averaged(each), each) for name, each in mine.items()}
 
     def update(self, step: int, start: int | None) -> None:
         """Nothing to do: the optimizer's step has averaged."""
@@ -60,10 +61,12 @@ class ScheduleFreeAverage(WeightAverage):
         """Nothing to load: x follows from the weights and the optimizer's state."""
 
 
-def weight_average(model: nn.Module, optimizer: torch.optim.Optimizer, config: TrainingConfig) -> WeightAverage | None:
+def weight_average(
+    model: nn.Module, optimizer: torch.optim.Optimizer, config: TrainingConfig, shards: Shards
+) -> WeightAverage | None:
     """The average of a recipe's weights over steps; None without one."""
     if isinstance(optimizer, ScheduleFreeAdamW):
-        return ScheduleFreeAverage(model, optimizer)
+        return ScheduleFreeAverage(model, optimizer, shards)
     return WeightAverage(model, config.ema_decay) if config.averages_weights else None
 
 

@@ -27,7 +27,7 @@ def gathered_groups(
     """Copies of weights, optimizer state, averaged weights and carried states of all rows; complete on rank 0."""
     groups: SavedGroups = {
         "model": objective.saved(weights(model)),
-        "optimizer": objective.saved(optimizer_state(optimizer, model)),
+        "optimizer": objective.saved(optimizer_state(optimizer, model, objective.shards)),
     }
     if average is not None:
         groups["ema"] = objective.saved(average.tensors)
@@ -66,7 +66,7 @@ def load_groups(
             elif group == "optimizer":
                 parameter, quantity = name.rsplit("/", 1)
                 placed = objective.placed(tensor, parameters[parameter], name)
-                load_optimizer_tensor(optimizer, parameters[parameter], quantity, placed)
+                load_optimizer_tensor(optimizer, parameters[parameter], quantity, placed, objective.shards)
             elif name in own[group]:
                 own[group][name].copy_(objective.placed(tensor, own[group][name], name))
     return carry

@@ -115,7 +115,7 @@ class TrainingConfig:
     captured as CUDA graphs."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """Training on several ranks (--processes, torchrun): a copy of the model on each (ddp, DistributedDataParallel), or
-    parameters, gradients and optimizer state sharded over them, block by block (fsdp, FSDP2), for models that fill a
+    parameters, gradients and optimizer state sharded over them, blocks at a time (fsdp, FSDP2), for models that fill a
     GPU. Without effect on one process."""
     tensor_parallel: int = 1
     """Tensor parallelism, with parallel = "fsdp": ranks that share the heads and inner width of every Transformer block
@@ -135,7 +135,9 @@ class TrainingConfig:
     compile: Literal["auto", "off", "cudagraphs", "inductor"] = "auto"
     """On a GPU, how steps are run: kernel by kernel (off), captured as CUDA graphs, which saves launching their kernels
     (cudagraphs), or also compiled by torch.compile, which fuses kernels (inductor). auto compiles Transformers where
-    that saves more time than it takes, and is written to the run's recipe as what it chose. Not used on a CPU."""
+    that saves more time than it takes, and is written to the run's recipe as what it chose. Several ranks do not
+    capture steps, and compile them where inductor is set: as a whole (ddp), or each Transformer block (fsdp). Not used
+    on a CPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device; auto takes a GPU where there is one."""
     threads: int | None = None

@@ -20,6 +20,7 @@ from seqwright.core.native import cache_folder
 from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
 from seqwright.layers.transformer_block import Block
+from seqwright.layers.transformer_stack import Blocks
 from seqwright.training.config import TrainingConfig
 from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
@@ -60,19 +61,23 @@ def prepare(
     meta: MetaWeights | None = None,
 ) -> SingleProcess:
     """The objective as it is trained on a device: on a GPU compiled where the recipe says so (decision 160), on several
-    ranks with DDP or FSDP2 (decision 173). FSDP2 replaces parameters: make the optimizer afterwards.
+    ranks with DDP or FSDP2 (decision 173). FSDP2 replaces parameters: make the optimizer afterwards. It gathers weights
+    outside of compiled code, so its blocks are compiled one by one, DDP's objective as a whole.
 
     Weights of an objective on the meta device come from `meta`, once they are sharded.
     Precision is autocast around it (`autocast`), and `training.update` captures the step that calls it.
     """
     if on.type == "cpu":
         keep_freed_memory()
+    sharded = ranks.size > 1 and config.parallel == "fsdp"
+    if sharded and compiles(config, on):
+        compile_blocks(objective)
     if config.activation_checkpointing:
         checkpoint_blocks(objective)
-    if ranks.size > 1 and config.parallel == "fsdp":
+    if sharded:
         return FullySharded(
             objective,
-            transformer_blocks(objective),
+            transformer_stacks(objective),
             ranks,
             on=on,
             bf16=config.precision == "bf16",
@@ -113,17 +118,40 @@ def _checkpointed(forward: Callable[..., Any], *arguments: Any, **options: Any) 
 
 
 def _compiled(objective: Objective, config: TrainingConfig, on: torch.device) -> nn.Module:
-    if config.compile != "inductor" or on.type not in CAPTURED:  # a run that was compiled may be resumed on a CPU
+    if not compiles(config, on):
         return objective
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compiled kernels, kept
+    _keep_kernels()
     keep_chunks_out_of_graphs()
     # Unless lengths vary, one graph; where they do, the second length compiles one for all lengths.
     return torch.compile(objective)  # type: ignore[return-value]
 
 
+def compiles(config: TrainingConfig, on: torch.device) -> bool:
+    """Whether torch.compile is used; a run that was compiled may be resumed on a CPU."""
+    return config.compile == "inductor" and on.type in CAPTURED
+
+
+def compile_blocks(module: nn.Module) -> None:
+    """Has torch.compile fuse the kernels of each Transformer block; all of them share one compiled function."""
+    _keep_kernels()
+    for block in transformer_blocks(module):
+        block.forward = torch.compile(block.forward)
+
+
+def _keep_kernels() -> None:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
+
+
 def transformer_blocks(module: nn.Module) -> list[nn.Module]:
     """The Transformer blocks of a model; none of other encoders."""
     return [part for part in module.modules() if isinstance(part, Block)]
+
+
+def transformer_stacks(module: nn.Module) -> list[list[nn.Module]]:
+    """The Transformer blocks of a model in lists of those that run one after the other."""
+    stacks = [list(part) for part in module.modules() if isinstance(part, Blocks)]
+    inside = {block for stack in stacks for block in stack}
+    return stacks + [[block] for block in transformer_blocks(module) if block not in inside]
 
 
 def captures(config: TrainingConfig, on: torch.device, ranks: Ranks = SINGLE) -> bool:

@@ -1,7 +1,8 @@
 """Models that no rank but the first holds whole: shapes on the meta device, given memory block by block (decision 206).
 
-Every rank has a copy of the model without memory. A block gets the weights of rank 0, is sharded, and keeps its shard
-before the next one comes: weights are those of one process bit for bit, and no rank holds more than a block besides.
+Every rank has a copy of the model without memory. Blocks get the weights of rank 0, are sharded, and keep their shards
+before the next ones come: weights are those of one process bit for bit, and no rank holds more than a group of blocks
+besides.
 """
 
 from __future__ import annotations

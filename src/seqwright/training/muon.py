@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqwright.training.sharded_tensors import full, placed_like
+from seqwright.training.sharded_tensors import Shards, full
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic Newton-Schulz iteration: the steepest slope at 0, at the price of singular values in 0.7 … 1.2."""
@@ -32,8 +32,10 @@ class Muon(torch.optim.Optimizer):
         betas: tuple[float, float],
         fused: bool,
         capturable: bool = False,
+        shards: Shards,
     ):
         super().__init__(groups, {"lr": lr, "weight_decay": 0.0})
+        self.shards = shards
         others = [group for group in self.param_groups if not group["orthogonal"]]
         self.matrices = [group for group in self.param_groups if group["orthogonal"]]
         self.adamw: torch.optim.AdamW | None = None
@@ -52,13 +54,13 @@ class Muon(torch.optim.Optimizer):
             by_shape: dict[torch.Size, list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    by_shape.setdefault(parameter.shape, []).append(parameter)
-            for parameters in by_shape.values():
-                self._update(parameters, group["lr"], group["weight_decay"])
+                    by_shape.setdefault(self.shards.shape(parameter), []).append(parameter)
+            for shape, parameters in by_shape.items():
+                self._update(parameters, shape, group["lr"], group["weight_decay"])
 
-    def _update(self, parameters: list[Tensor], lr: float | Tensor, weight_decay: float) -> None:
+    def _update(self, parameters: list[Tensor], shape: torch.Size, lr: float | Tensor, weight_decay: float) -> None:
         """One step of matrices of one shape; the learning rate of a captured step is a tensor."""
-        momenta = []
+        momenta: list[Tensor] = []
         for parameter in parameters:
             state, gradient = self.state[parameter], parameter.grad
             assert gradient is not None
@@ -67,10 +69,11 @@ class Muon(torch.optim.Optimizer):
             momentum = state["momentum"].lerp_(gradient, 1 - MOMENTUM)
             momenta.append(gradient.lerp(momentum, MOMENTUM))  # Nesterov
         # Sharded matrices are gathered: every rank orthogonalizes all of them, and updates its shards.
-        updates = orthogonalize(torch.stack([full(momentum) for momentum in momenta]))
-        scale = 0.2 * max(parameters[0].shape) ** 0.5
+        joined = zip(momenta, parameters, strict=True)
+        updates = orthogonalize(torch.stack([full(self.shards.joined(*each)) for each in joined]))
+        scale = 0.2 * max(shape) ** 0.5
         for parameter, update in zip(parameters, updates.to(parameters[0].dtype), strict=True):
-            parameter.mul_(1 - lr * weight_decay).sub_(placed_like(update, parameter) * (lr * scale))
+            parameter.mul_(1 - lr * weight_decay).sub_(self.shards.part(update, parameter) * (lr * scale))
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

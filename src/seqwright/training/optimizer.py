@@ -13,6 +13,7 @@ from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import lr_scales
 from seqwright.training.muon import Muon
 from seqwright.training.schedule_free import ScheduleFreeAdamW
+from seqwright.training.sharded_tensors import Shards, local
 
 CAPTURABLE = ("adamw", "muon", "schedule-free", "adam", "sgd")
 """Optimizers whose step can be part of a CUDA graph: their learning rate is then a tensor."""
@@ -20,13 +21,19 @@ OUTSIDE = ("head.", "embedding.", "pooling.")
 """Prefixes of parameters that are not hidden matrices."""
 
 
-def optimizer(module: nn.Module, config: TrainingConfig, ranks: Ranks = SINGLE) -> torch.optim.Optimizer:
-    """The recipe's optimizer over every trainable parameter of the module.
+WHOLE = Shards()
+"""Of a model that is not sharded."""
+
+
+def optimizer(
+    module: nn.Module, config: TrainingConfig, ranks: Ranks = SINGLE, shards: Shards = WHOLE
+) -> torch.optim.Optimizer:
+    """The recipe's optimizer over every trainable parameter of the module, or its shards on this rank.
 
     Parameter groups carry `lr_scale`, their factor of the scheduled learning rate, beside PyTorch's own keys.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
-    groups = _groups(module, config)
+    groups = _groups(module, config, shards)
     device = parameters[0].device
     fused = device.type in ("cuda", "cpu")
     betas = (config.beta1, config.beta2)
@@ -36,7 +43,7 @@ def optimizer(module: nn.Module, config: TrainingConfig, ranks: Ranks = SINGLE) 
             group["lr"] = torch.tensor(config.learning_rate, device=device)
     capturable = captured and device.type == "cuda"
     if config.optimizer == "muon":
-        return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused, capturable=capturable)
+        return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused, capturable=capturable, shards=shards)
     if config.optimizer == "schedule-free":
         return ScheduleFreeAdamW(groups, lr=config.learning_rate, betas=betas)
     if config.optimizer == "sgd":
@@ -56,20 +63,20 @@ def optimizer(module: nn.Module, config: TrainingConfig, ranks: Ranks = SINGLE) 
     return made
 
 
-def _groups(module: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
+def _groups(module: nn.Module, config: TrainingConfig, shards: Shards) -> list[dict[str, Any]]:
     """Parameter groups by learning-rate factor, weight decay and, for Muon, whether they are hidden matrices."""
     scales = lr_scales(module, config.layer_decay)
     hidden = _hidden_matrices(module) if config.optimizer == "muon" else set()
-    groups: dict[tuple[float, bool, bool, object], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, bool, bool], list[Tensor]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             # Biases and normalization gains are one-dimensional and do not decay.
-            mesh = getattr(parameter, "device_mesh", None)  # kernels of a group take tensors of one mesh
-            groups.setdefault((scales[name], parameter.dim() >= 2, name in hidden, mesh), []).append(parameter)
+            key = (scales[name], parameter.dim() >= 2, name in hidden)
+            groups.setdefault(key, []).append(shards.of(parameter))
     return [
         {"params": parameters, "weight_decay": config.weight_decay if decays else 0.0, "lr_scale": scale}
         | ({"orthogonal": orthogonal} if config.optimizer == "muon" else {})
-        for (scale, decays, orthogonal, _), parameters in groups.items()
+        for (scale, decays, orthogonal), parameters in groups.items()
     ]
 
 
@@ -88,11 +95,11 @@ def _hidden_matrices(module: nn.Module) -> set[str]:
     }
 
 
-def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Optimizer state (moments, step counters) as tensors named `parameter name/quantity`."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
+def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module, shards: Shards = WHOLE) -> dict[str, Tensor]:
+    """Optimizer state (moments, step counters) as tensors named `parameter name/quantity`, sharded as parameters."""
+    names: dict[Tensor, str] = {shards.of(parameter): name for name, parameter in module.named_parameters()}
     return {
-        f"{names[parameter]}/{quantity}": value
+        f"{names[parameter]}/{quantity}": shards.joined(value, parameter)
         for parameter, state in optimizer.state.items()
         for quantity, value in state.items()
         if isinstance(value, Tensor)
@@ -100,8 +107,8 @@ def optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict
 
 
 def load_optimizer_tensor(
-    optimizer: torch.optim.Optimizer, parameter: nn.Parameter, quantity: str, value: Tensor
+    optimizer: torch.optim.Optimizer, parameter: Tensor, quantity: str, value: Tensor, shards: Shards = WHOLE
 ) -> None:
     """Restores one tensor that `optimizer_state` returned."""
     # Step counters too: fused Adam keeps them on the parameter's device.
-    optimizer.state[parameter][quantity] = value.clone().to(parameter.device)
+    optimizer.state[shards.of(parameter)][quantity] = local(value).clone().to(parameter.device)

@@ -1,18 +1,19 @@
 """Data parallelism of the training objective: one process, DDP, or FSDP2 (decision 173).
 
 DDP holds a copy of the model on every rank and averages gradients. FSDP2 shards parameters, gradients and optimizer
-state over the ranks, block by block (ZeRO-3, Rajbhandari et al. 2020). Model files know of neither, and tensors keep
-their names.
+state over the ranks, some blocks at a time (ZeRO-3, Rajbhandari et al. 2020). Model files know of neither, and tensors
+keep their names.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch
@@ -21,11 +22,15 @@ from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.state import State
 from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.objective import Objective
-from seqwright.training.sharded_tensors import full, full_copy, host_copy, placed_like
+from seqwright.training.sharded_tensors import Shards, full, full_copy, host_copy, is_sharded, placed_like
 from seqwright.training.tensor_parallel import TensorParallel
 from seqwright.training.weights import load_weights, weights
 
 T = TypeVar("T")
+
+GROUP_PARAMETERS = 40_000_000
+"""Parameters that are communicated together, since a call costs the host about as much whatever its size: as many as
+in the buckets of Megatron-LM (decision 223)."""
 
 Loss = tuple[Tensor, Tensor, State | None]
 """(loss sum, token count, state after): what an objective returns."""
@@ -39,6 +44,7 @@ class SingleProcess:
 
     def __init__(self, objective: nn.Module):
         self.module = objective
+        self.shards = Shards(objective.parameters())
 
     def __call__(self, batch: Batch, state: State | None) -> Loss:
         return cast(Loss, self.module(batch, state))
@@ -46,6 +52,9 @@ class SingleProcess:
     def accumulating(self) -> AbstractContextManager[None]:
         """Context manager under which backward passes keep their gradients to this rank, for later ones to add to."""
         return nullcontext()
+
+    def reduce(self) -> None:
+        """Gives what the optimizer steps its gradients, of all ranks; after the last backward pass of a step."""
 
     def evaluated(self, device: torch.device) -> AbstractContextManager[None]:
         """Context manager under which `unsharded`, where there is one, is on a device and has the current weights."""
@@ -102,7 +111,8 @@ class DataParallel(SingleProcess):
             known = inspect.signature(nn.parallel.DistributedDataParallel).parameters
             buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
             options: dict[str, Any] = {"init_sync": False, buffers: False, "gradient_as_bucket_view": True}
-            self.ddp = nn.parallel.DistributedDataParallel(self.module, **options)
+            megabytes = 4 * GROUP_PARAMETERS / 2**20
+            self.ddp = nn.parallel.DistributedDataParallel(self.module, bucket_cap_mb=megabytes, **options)
         return self.ddp
 
 
@@ -114,15 +124,39 @@ def reduces_unused() -> bool:
     return hasattr(FSDPModule, "set_reduce_scatter_unused_params")
 
 
+def grouped(blocks: Sequence[T], parameters: Callable[[T], float]) -> list[list[T]]:
+    """Consecutive blocks in groups of GROUP_PARAMETERS or more; the last one has what is left."""
+    groups: list[list[T]] = []
+    for block in blocks:
+        if not groups or sum(map(parameters, groups[-1])) >= GROUP_PARAMETERS:
+            groups.append([])
+        groups[-1].append(block)
+    return groups
+
+
+def size(module: nn.Module) -> int:
+    """Parameters of a module."""
+    return sum(each.numel() for each in module.parameters())
+
+
+def vectors(module: nn.Module) -> list[nn.Parameter]:
+    """Biases and gains that are not split."""
+    return [each for each in module.parameters() if each.dim() < 2 and not is_sharded(each)]
+
+
 class FullySharded(SingleProcess):
-    """FSDP2 (`fully_shard`): each block's weights are gathered for its forward and backward pass, and freed;
+    """FSDP2 (`fully_shard`): weights of a group of blocks are gathered for its forward and backward pass, and freed;
     without `reshard`, they are gathered once for all passes of a step. A model on the meta device gets its values from
-    `meta`, block by block."""
+    `meta`, group by group.
+
+    Biases and gains stay whole on every rank, and float32: they are few numbers in most of the tensors, each of which
+    costs the host as much as a matrix (decision 223). `stacks` are lists of blocks that run one after the other.
+    """
 
     def __init__(
         self,
         objective: Objective,
-        blocks: list[nn.Module],
+        stacks: Sequence[Sequence[nn.Module]],
         ranks: Ranks,
         *,
         on: torch.device,
@@ -157,21 +191,39 @@ class FullySharded(SingleProcess):
         # would copy and cast every weight twice a pass.
         self.reshard = reshard and mesh.size() > 1
         options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy, "offload_policy": offload}
-        for block in blocks:
-            if meta is not None:
-                meta.fill(block)
-            if self.split is not None:
-                self.split(block)
-            fully_shard(block, reshard_after_forward=self.reshard, **options)
+        self.whole: list[nn.Parameter] = []
+        groups = [group for blocks in stacks for group in grouped(blocks, lambda each: size(each) / tensor_parallel)]
+        for group in groups:
+            for block in group:
+                if meta is not None:
+                    meta.fill(block)
+                if self.split is not None:
+                    self.split(block)
+                if not cpu_offload:
+                    self.whole += vectors(block)
+            modules = group if len(group) > 1 else group[0]
+            fully_shard(modules, reshard_after_forward=self.reshard, ignored_params=set(self.whole), **options)
         if meta is not None:
             meta.fill(objective)
             # Decoding copies models, which FSDP refuses, and one rank alone cannot gather weights.
             self.unsharded = meta.full if ranks.first else None
-        self.root: Any = fully_shard(objective, reshard_after_forward=False, **options)
+        self.whole = [] if cpu_offload else vectors(objective)
+        self.root: Any = fully_shard(objective, reshard_after_forward=False, ignored_params=set(self.whole), **options)
         if reduces_unused():
             self.root.set_reduce_scatter_unused_params(True)
-        self.ranks, self.stream = ranks, stream
+        self.ranks, self.stream, self.mesh = ranks, stream, mesh
         super().__init__(objective)
+
+    def reduce(self) -> None:
+        trained = [each for each in self.whole if each.requires_grad]
+        if self.mesh.size() > 1 and trained:
+            gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in trained]
+            reduced = torch.cat([gradient.flatten() for gradient in gradients])
+            dist.all_reduce(reduced, group=self.mesh.get_group())
+            parts = torch.split(reduced / self.mesh.size(), [each.numel() for each in trained])
+            for parameter, part in zip(trained, parts, strict=True):
+                parameter.grad = part.view_as(parameter)
+        self.shards.take_gradients()
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:

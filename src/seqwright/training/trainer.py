@@ -81,7 +81,7 @@ class Trainer:
             temporal_activation_l2=config.temporal_activation_l2,
         )
         self.objective = machine.prepare(objective, config, self.device, ranks, meta)
-        self.optimizer = optimizer(self.model, config, ranks)
+        self.optimizer = optimizer(self.model, config, ranks, self.objective.shards)
         self.update = Update(self.objective, self.optimizer, config, self.device, ranks=ranks, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
         self.steps, self.chance = total_steps(config, feed), chance
@@ -97,7 +97,7 @@ class Trainer:
         )
         self.progress = TrainerState()
         self.carry: State | None = None
-        self._average = weight_average(self.model, self.optimizer, config)
+        self._average = weight_average(self.model, self.optimizer, config, self.objective.shards)
         self.epoch_loss = torch.zeros((), dtype=accumulator_dtype(self.device), device=self.device)
         self.interval = LogInterval(self.device)
         self.norm = self.step_loss = torch.zeros((), device=self.device)

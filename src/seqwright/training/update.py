@@ -7,9 +7,10 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, accumulator_dtype
 from seqwright.core.cuda_graph import Captured
@@ -20,7 +21,7 @@ from seqwright.training.accumulation import accumulate, out_of_memory_error
 from seqwright.training.config import TrainingConfig
 from seqwright.training.optimizer import CAPTURABLE
 from seqwright.training.parallel import SingleProcess
-from seqwright.training.sharded_tensors import clip_gradients
+from seqwright.training.sharded_tensors import GradientClipping
 
 OPTIMIZER_MEMORY_ADVICE = 'set training.optimizer to "adafactor", or lower model.width or model.layers'
 MAX_GRAPHS = 128
@@ -49,7 +50,8 @@ class Update:
         split: Callable[[int], None] = lambda rows: None,
     ):
         self.objective, self.ranks = objective, ranks
-        self.parameters = list(objective.module.parameters())
+        parameters = [cast(nn.Parameter, objective.shards.of(each)) for each in objective.module.parameters()]
+        self.clip = GradientClipping(parameters, config.max_grad_norm or math.inf, ranks, objective.shards)
         self.optimizer, self.config, self.device, self.split = optimizer, config, device, split
         self.capturing = (
             machine.captures(config, device, ranks)
@@ -103,8 +105,8 @@ class Update:
                 precision=self.config.precision,
                 ranks=self.ranks,
             )
-        # Without a limit it only measures the norm.
-        norm = clip_gradients(self.parameters, self.config.max_grad_norm or math.inf, self.ranks)
+        self.objective.reduce()
+        norm = self.clip()  # without a limit it only measures the norm
         with machine.explain_out_of_memory("the optimizer state", advice=OPTIMIZER_MEMORY_ADVICE):
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
