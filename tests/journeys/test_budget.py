@@ -88,6 +88,10 @@ def test_a_network_is_compared_with_the_ngram_of_the_same_tokens(workdir: Path, 
     mixed = seqwright("mix", "gpt", "--ngram", "--run", "gpt-mixed", "--json").json["summary"]
     alone, counted = (part["perplexity"] for part in mixed["parts"])
     assert counted == pytest.approx(record["perplexity"])
+    tokens = ["--set", "tokenizer.file=gpt/tokenizer.json"]
+    ngram = seqwright("train", "--text", "text.txt", "--model", "ngram", *tokens, "--run", "ngram", "--json").json
+    assert ngram["summary"]["perplexity"] == pytest.approx(record["perplexity"])
+    assert "\norder = 5\n" in (workdir / "ngram" / "recipe.toml").read_text(encoding="utf-8")
     assert mixed["tuned"]["perplexity"] <= min(alone, counted) * (1 + 1e-6)  # EM stops near the optimum
     assert mixed["tuned"]["bits_per_byte"] <= record["bits_per_byte"] * (1 + 1e-6)
     assert "data.refit" in seqwright("evaluate", "gpt-mixed").err  # its n-gram has seen the held-out text
