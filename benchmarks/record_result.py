@@ -200,6 +200,7 @@ def record(folder: Path, *, name: str | None, commit: str | None, extra: list[Pa
         "date": str(environment.get("time", ""))[:10],
         "commit": commit and commit[:HASH],
         "sources": str(environment.get("sources", ""))[:HASH],
+        "python": environment.get("python"),  # whose library embedded texts are from
         "torch": environment.get("torch"),
         "machine": machine(environment, summary, recipe),
         "seconds": summary.get("seconds"),

@@ -1,7 +1,7 @@
 """The page docs/results.md, from the records of runs: `python docs/results_page.py > docs/results.md`.
 
 benchmarks/record_result.py writes the records; benchmarks/results/recipes.toml has what is not in a run: figures of
-others, how settings were chosen, and figures of runs that were not recorded.
+others, and how settings were chosen.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ TITLES = {
     "chrf": "chrF",
     "psnr": "PSNR, dB",
     "psnr_shown": "PSNR of the input, dB",
+    "psnr_rollout": "PSNR of generated frames, dB",
+    "psnr_last_frame": "PSNR of the last frame, dB",
     "f1": "F1, %",
     "accuracy": "accuracy, %",
     "exact_match": "exact match, %",
@@ -78,9 +80,10 @@ CHOSEN = {
 ABOUT = """# Results of the recipes
 
 Made by `python docs/results_page.py > docs/results.md` from the records in `benchmarks/results/recipes/`, which
-`benchmarks/record_result.py` writes from run folders: no score of these runs is typed. To repeat a row:
-`seqwright train RECIPE --run RUN`, then `seqwright evaluate RUN --on FILE`. Data sets are looked for under
-`SEQWRIGHT_DATA`; recipes marked ∘ need none. [Experiments](experiments.md) has what else was tried.
+`benchmarks/record_result.py` writes from run folders: no score of a run is typed, and a recipe without a record has
+no figure here. To repeat a row: `seqwright train RECIPE --run RUN`, then `seqwright evaluate RUN --on FILE`. Data sets
+are looked for under `SEQWRIGHT_DATA`; recipes marked ∘ need none, but their texts come from Python's library and differ
+by its version. [Experiments](experiments.md) has what else was tried, [speed](performance.md) what it costs.
 
 - **split**: the data of the score. Training may select its best weights on *validation* data, so that such a score
   is optimistic; tiny Shakespeare and Truyện Kiều have no third split.
@@ -95,16 +98,9 @@ Made by `python docs/results_page.py > docs/results.md` from the records in `ben
 - **settings**: *published*: those of a paper or of the rival; *fixed*: set before and not tuned; *validation*:
   chosen on validation data; *validation, the same data*: chosen on the data of the score; *test in view*: chosen
   after test scores had been seen, so that the score is optimistic; *not recorded*: unknown.
-- **trained**: seconds of training (machines may have been busy), machine, and the commit or the hash of the sources.
+- **trained**: seconds of training (machines may have been busy), machine, version of Python for data marked ∘ where
+  the record has it, and the commit or the hash of the sources.
 """
-EARLIER = """
-## Reported earlier, without a run record
-
-Copied by hand on 2026-11-15; the runs are gone. One seed unless stated, splits as stated, no intervals.
-Nothing is claimed by these figures until they are measured again and recorded.
-
-| recipe | on | reported | beside | settings |
-|---|---|---|---|---|"""
 
 
 @dataclass(frozen=True)
@@ -181,7 +177,7 @@ def row(
     # Digits of a rival's figure are shown of ours, too.
     rivals = [rival for rival in entry.get("rivals", ()) if score.metric in rival]
     least = DECIMALS.get(score.metric, 2)
-    decimals = max([least, *(_decimals(rival[score.metric]) for rival in rivals)])
+    decimals = max([least, *(_decimals(figure_of(rival, score.metric)) for rival in rivals)])
     bounds = "" if score.low is None or score.high is None else f" ({score.low:.{least}f} – {score.high:.{least}f})"
     held_out = f"; validation {valid.mean:.{decimals}f}" if valid else ""
     n = len(score.values)
@@ -189,7 +185,7 @@ def row(
     runs = record["runs"]
     beside = []
     for rival in rivals:
-        figure, remark = rival[score.metric], rival.get("remark")
+        figure, remark = figure_of(rival, score.metric), rival.get("remark")
         beside.append(f"{rival['name']} {figure}" + (f" ({remark})" if remark else f": {score.verdict(figure)}"))
     cells = [
         label(record, entry) + (" (recipe edited since)" if stale else ""),
@@ -202,20 +198,42 @@ def row(
         chosen(entry),
         f"{seconds(fmean(run['seconds'] for run in runs))} s, "
         + ", ".join(dict.fromkeys(run["machine"] for run in runs))
+        + python_of(record)
         + "; "
         + ", ".join(dict.fromkeys(version(run) for run in runs)),
     ]
     return f"| {' | '.join(cells)} |"
 
 
+def figure_of(rival: Mapping[str, Any], metric: str) -> float:
+    """A figure to compare with: typed if it is of others, else "RECORD", our mean, or "FILE:KEY.KEY" of a benchmark."""
+    figure = rival[metric]
+    if not isinstance(figure, str):
+        return float(figure)
+    name, _, keys = figure.partition(":")
+    if keys:
+        value = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for key in keys.split("."):
+            value = value[key]
+    else:
+        record = json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
+        value = next(results(record, (metric,)))[0].mean
+    return round(float(value), DECIMALS.get(metric, 2))
+
+
 def label(record: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     """The recipe, with what was overridden; that of the entry, or the name of the record, where there is none."""
-    changed = "".join(f" `--set {key}={value}`" for key, value in record["changed"].items())
+    changed = "".join(f" `--set {key}={typed(value)}`" for key, value in record["changed"].items())
     return (
         f"`{record['recipe']}`{mark(record['recipe'])}{changed}"
         if record["recipe_hash"]
         else entry.get("label", record["name"])
     )
+
+
+def typed(value: Any) -> str:
+    """A value as after `--set KEY=`."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def mark(recipe: str) -> str:
@@ -232,6 +250,12 @@ def chosen(entry: Mapping[str, Any]) -> str:
 
 def seconds(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def python_of(record: Mapping[str, Any]) -> str:
+    """The versions of Python whose library embedded texts were taken from, where the record has them."""
+    versions = sorted({run["python"] for run in record["runs"] if run.get("python")})
+    return f", Python {', '.join(versions)}" if versions and mark(record["recipe"]) else ""
 
 
 def version(run: Mapping[str, Any]) -> str:
@@ -277,7 +301,7 @@ def best_of_each_text(rungs: list[tuple[str, Mapping[str, Any], Result]]) -> str
 
 
 def lines() -> Iterator[str]:
-    """Tables of recorded results by section, then figures without a record, then speed."""
+    """Tables of recorded results by section, then the recipes without a record."""
     entries = tomllib.loads((RESULTS / "recipes.toml").read_text(encoding="utf-8"))
     records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
     yield ABOUT.rstrip()
@@ -300,22 +324,23 @@ def lines() -> Iterator[str]:
             yield "| recipe | on | split | measure | score | seeds | beside | settings | trained |"
             yield "|---|---|---|---|---|---|---|---|---|"
             yield from rows
-    yield EARLIER
-    for name, entry in entries.items():
-        if "earlier" in entry and name not in records:
-            shown = f"`{name}`{mark(name)}" if name in shipped_recipes() else entry.get("label", name)
-            rivals = "; ".join(_reported(rival) for rival in entry.get("rivals", ()))
-            yield f"| {shown} | {entry.get('on', '')} | {entry['earlier']} | {rivals} | {chosen(entry)} |"
-    yield "\n" + (RESULTS / "speed.md").read_text(encoding="utf-8").rstrip()
+    yield "\n## Recipes without a record\n"
+    yield "No figure is claimed of these; what [experiments](experiments.md) has of them was not recorded.\n"
+    for section, names in without_record(records).items():
+        yield f"- {section}: {', '.join(f'`{name}`{mark(name)}' for name in names)}"
+
+
+def without_record(records: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Shipped recipes with data of their own that no record is of, by section."""
+    found: dict[str, list[str]] = {}
+    for name, path in shipped_recipes().items():
+        if "train" in tomllib.loads(path.read_text(encoding="utf-8")).get("data", {}) and name not in records:
+            found.setdefault(section_of(name), []).append(name)
+    return found
 
 
 def page() -> str:
     return "\n".join(lines()) + "\n"
-
-
-def _reported(rival: Mapping[str, Any]) -> str:
-    figures = " · ".join(f"{value}" for value in rival.values() if isinstance(value, int | float))
-    return f"{rival['name']} {figures}" + (f" ({rival['remark']})" if "remark" in rival else "")
 
 
 def _decimals(value: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import runpy
 import shutil
 import subprocess
@@ -165,13 +166,45 @@ def test_seeds_that_did_not_read_the_test_data_leave_validation_scores() -> None
 
 def test_entries_have_known_keys_and_every_record_names_its_commit_or_sources() -> None:
     entries = PAGE.tomllib.loads((PAGE.RESULTS / "recipes.toml").read_text(encoding="utf-8"))
-    keys = {"on", "measures", "rivals", "settings", "remark", "adapts", "earlier", "label"}
+    keys = {"on", "measures", "rivals", "settings", "remark", "adapts", "label"}
     assert {key for entry in entries.values() for key in entry} <= keys
     assert {entry.get("settings", "unknown") for entry in entries.values()} <= set(PAGE.CHOSEN)
     for path in PAGE.RECORDS.glob("*.json"):
         for seed in json.loads(path.read_text(encoding="utf-8"))["runs"]:
             assert seed["commit"] or seed["sources"], path
             assert seed["machine"], path
+
+
+def test_figures_of_ours_come_from_records(run: Path, tmp_path: Path) -> None:
+    record(run, into=tmp_path)
+    stored = json.loads((tmp_path / f"{RECIPE}.json").read_text(encoding="utf-8"))
+    mean = next(PAGE.results(stored, ("perplexity",)))[0].mean
+    (tmp_path / "speed.json").write_text('{"peer": {"nll": 1.23456}}', encoding="utf-8")
+    page = runpy.run_path(str(ROOT / "docs" / "results_page.py"))
+    page["figure_of"].__globals__.update(RECORDS=tmp_path, RESULTS=tmp_path)
+    assert page["figure_of"]({"perplexity": RECIPE}, "perplexity") == round(mean, 2)
+    assert page["figure_of"]({"nll": "speed:peer.nll"}, "nll") == 1.2346
+    assert page["figure_of"]({"nll": 1.5}, "nll") == 1.5
+
+
+def test_embedded_data_are_shown_with_the_version_of_python(run: Path, tmp_path: Path) -> None:
+    record(run, into=tmp_path)
+    stored = json.loads((tmp_path / f"{RECIPE}.json").read_text(encoding="utf-8"))
+    assert PAGE.python_of(stored) == f", Python {platform.python_version()}"
+    assert PAGE.python_of(stored | {"recipe": "ptb-ngram"}) == ""
+    assert PAGE.python_of(stored | {"runs": [{}]}) == ""
+
+
+def test_every_recipe_with_data_has_a_record_or_is_listed_without_one() -> None:
+    listed = {name for names in PAGE.without_record({RECIPE: {}}).values() for name in names}
+    assert RECIPE not in listed
+    assert {"ptb-rnn", "digits", "wikitext2-ngram"} <= listed
+    assert "gpt2-124m" not in listed  # of the user's own text
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    recorded = {path.stem for path in PAGE.RECORDS.glob("*.json")}
+    for name in listed | {RECIPE}:
+        assert f"`{name}`" in page
+        assert (name in recorded) == (f"| `{name}`" in page)
 
 
 def test_the_best_of_a_text_is_static_and_has_rivals() -> None:

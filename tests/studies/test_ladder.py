@@ -26,14 +26,21 @@ def test_the_cheapest_rung_whose_interval_reaches_the_best_score_is_enough() -> 
     rungs = [rung("ngram", 2.5), rung("lstm", 2.05), rung("gpt", 2.0, parameters=3000)]
     assert sufficient(rungs, "bits_per_byte") == (
         rungs[1],
-        "its interval reaches the best bits per byte, 2 of gpt, a tie, and it has 1.00 k parameters instead of 3.00 k",
+        "it ties with the best bits per byte, 2 of gpt by their intervals, and it has 1.00 k parameters instead of"
+        " 3.00 k",
     )
     assert sufficient(rungs, "accuracy")[0].name == "ngram"  # where higher is better
     apart = [rung("ngram", 2.5), rung("gpt", 2.0)]
     assert sufficient(apart, "bits_per_byte") == (
         apart[1],
-        "it has the best bits per byte, 2, which no other reaches within its interval",
+        "it has the best bits per byte, 2, which no other reaches within the intervals",
     )
+
+
+def test_a_rung_within_the_interval_of_the_best_ties_with_it() -> None:
+    narrow, wide = rung("ngram", 2.5, 0.01), rung("gpt", 2.0, 0.6)
+    assert sufficient([narrow, wide], "bits_per_byte")[0] is narrow
+    assert sufficient([narrow, rung("gpt", 2.0, 0.4)], "bits_per_byte")[0].name == "gpt"
 
 
 def test_a_tie_of_rungs_is_decided_by_cost_and_not_by_the_clock() -> None:
@@ -44,12 +51,11 @@ def test_a_tie_of_rungs_is_decided_by_cost_and_not_by_the_clock() -> None:
     ]
     assert sufficient(tied, "accuracy") == (
         tied[0],
-        "its interval reaches the best accuracy, 69 of cnn, a tie, and it is counted, without gradient steps",
+        "it ties with the best accuracy, 69 of cnn by their intervals, and it is counted, without gradient steps",
     )
     assert sufficient(tied[1:], "accuracy") == (
         tied[2],
-        "it has the best accuracy, 69, a tie with mlp, whose interval reaches it, and it has 500 parameters instead of"
-        " 7.00 k",
+        "it has the best accuracy, 69, a tie with mlp by their intervals, and it has 500 parameters instead of 7.00 k",
     )
 
 

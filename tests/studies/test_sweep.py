@@ -92,6 +92,13 @@ def results(*trials: Trial) -> SweepResults:
     )
 
 
+def test_a_setting_within_the_interval_of_the_best_ties_with_it() -> None:
+    assert [one.setting["k"] for one in results(trial("a", 70.0, spread=1), trial("b", 75.0, spread=6)).tied] == ["a"]
+    lower = (trial("a", 3.0, spread=0.1), trial("b", 2.5, spread=0.6))
+    assert lower[0].ties_with(lower[1], higher=False)
+    assert not lower[0].ties_with(trial("b", 2.5, spread=0.3), higher=False)
+
+
 def test_a_setting_whose_interval_reaches_the_best_mean_ties_with_it() -> None:
     apart = results(trial("a", 70.0, spread=2), trial("b", 75.0, spread=2))
     assert apart.tied == ()
@@ -99,8 +106,8 @@ def test_a_setting_whose_interval_reaches_the_best_mean_ties_with_it() -> None:
     close = results(trial("a", 74.0, spread=2, parameters=4), trial("b", 75.0, spread=2), trial("c", 60.0, spread=2))
     assert [one.setting["k"] for one in close.tied] == ["a"]
     assert close.verdict == (
-        "tie of 2 of 3 settings on validation: the interval of k=a reaches the best accuracy, 75.00. Chosen as the best"
-        " mean, not as better: k=b (runs/b). Fewest parameters of them: k=a, 4 instead of 9."
+        "tie of 2 of 3 settings on validation: intervals do not tell k=a from the best accuracy, 75.00. Chosen as the"
+        " best mean, not as better: k=b (runs/b). Fewest parameters of them: k=a, 4 instead of 9."
     )
     assert close.as_json()["tied"][0]["interval"] == (72, 76)
 
@@ -110,7 +117,7 @@ def test_a_setting_that_was_dropped_ties_with_the_chosen_one_at_its_own_budget()
     first += [trial("c", 70.0, spread=2, budget=1)]
     halved = results(*first, trial("b", 90.0, spread=2, budget=3))
     assert [(one.setting["k"], one.budget) for one in halved.tied] == [("a", 1)]
-    assert "reaches the accuracy of the chosen one at the budget where they were dropped" in halved.verdict
+    assert "from the accuracy of the chosen one at the budget where they were dropped" in halved.verdict
     assert results(first[0], trial("b", 70.0, spread=2, budget=3)).tied == ()  # nothing to compare with
 
 

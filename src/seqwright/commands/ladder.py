@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,6 @@ from seqwright.commands.common import (
     print_parts,
     resumable,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("ladder", cls=MultiValueCommand)

@@ -10,8 +10,8 @@ from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
 from seqwright.pipeline.recipe import Recipe
 from seqwright.tasks.base import Task
+from seqwright.tasks.language.defaults import COUNTED, NGRAM
 
-KIND = "ngram"
 MAX_TOKENS = 50_000_000
 """Training tokens above which counting would take minutes and gigabytes: no baseline then."""
 SCORES = ("nll", "perplexity", "bits_per_byte", "bits_per_character")
@@ -30,7 +30,7 @@ def baseline(recipe: Recipe, task: Task, progress: Progress) -> dict[str, Any] |
         progress.note(f"no n-gram baseline: {corpus.targets:,} training tokens, more than {MAX_TOKENS:,}.")
         return None
     start = time.perf_counter()
-    model: Any = build.model(build.model_config({"kind": KIND}), task.codec.sizes)
+    model: Any = build.model(build.model_config(NGRAM), task.codec.sizes)
     model.fit(corpus.first(corpus.positions), progress)  # in memory, where ids are streamed
     seconds = time.perf_counter() - start
     scores = task.evaluate(model, "cpu", quick=False)
@@ -38,4 +38,4 @@ def baseline(recipe: Recipe, task: Task, progress: Progress) -> dict[str, Any] |
     if scores is None:
         return None
     numbers = {name: scores[name] for name in SCORES if name in scores}
-    return {"kind": "baseline", "step": 0, "model": KIND, "seconds": round(seconds, 3)} | numbers
+    return {"kind": "baseline", "step": 0, "model": COUNTED, "seconds": round(seconds, 3)} | numbers

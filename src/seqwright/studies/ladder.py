@@ -213,25 +213,29 @@ def still_improving(run: RunFacts) -> bool:
 
 
 def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
-    """The cheapest rung among those whose interval reaches the best score, and why.
+    """The cheapest rung among those that tie with the best: the interval of either reaches the other's score; and why.
 
-    Overlapping intervals are no test: `compare` has a paired one.
+    Intervals are no test of a difference: `compare` has a paired one.
     """
     sign = 1 if score in HIGHER else -1
     scores = {rung.name: rung.summary["scores"][score] for rung in rungs}
     best = max(rungs, key=lambda rung: sign * scores[rung.name]["value"])
-    reaching = [rung for rung in rungs if _reaches(scores[rung.name], scores[best.name]["value"], sign)]
-    enough = min(reaching, key=_cost)
+    top = scores[best.name]
+    tied = [
+        rung
+        for rung in rungs
+        if _reaches(scores[rung.name], top["value"], sign) or _reaches(top, scores[rung.name]["value"], -sign)
+    ]
+    enough = min(tied, key=_cost)
     named = f"{title(score)}, {scores[best.name]['value']:.4g}"
-    if reaching == [best]:
-        return best, f"it has the best {named}, which no other reaches within its interval"
+    if tied == [best]:
+        return best, f"it has the best {named}, which no other reaches within the intervals"
     if enough is best:
-        others = [rung for rung in reaching if rung is not best]
-        tied = " and ".join(rung.name for rung in others)
-        reach = "intervals reach" if len(others) > 1 else "interval reaches"
+        others = [rung for rung in tied if rung is not best]
+        names = " and ".join(rung.name for rung in others)
         cheaper = _cheaper(best, min(others, key=_cost))
-        return best, f"it has the best {named}, a tie with {tied}, whose {reach} it, and {cheaper}"
-    return enough, f"its interval reaches the best {named} of {best.name}, a tie, and {_cheaper(enough, best)}"
+        return best, f"it has the best {named}, a tie with {names} by their intervals, and {cheaper}"
+    return enough, f"it ties with the best {named} of {best.name} by their intervals, and {_cheaper(enough, best)}"
 
 
 def _cost(rung: Rung) -> tuple[bool, int]:

@@ -16,6 +16,7 @@ from seqwright.pipeline import recipe
 from seqwright.pipeline.training import train
 from seqwright.runs.run import Run
 from seqwright.studies.mix import mix
+from seqwright.tasks.language.defaults import NGRAM
 
 SECTIONS = ("data", "decoding", "evaluation")
 
@@ -41,6 +42,6 @@ def _fit(run: Run, folder: Path, *, refit: bool) -> Path:
     table = {key: settings[key] for key in SECTIONS}
     table["data"] = table["data"] | ({"refit": True} if refit and "split" in table["data"] else {})
     tokenizer = {"file": str(run.directory.tokenizer_path.resolve())}
-    wanted = {"name": folder.name, "tokenizer": tokenizer, "model": {"kind": "ngram"}} | table
+    wanted = {"name": folder.name, "tokenizer": tokenizer, "model": dict(NGRAM)} | table
     train(recipe.make(wanted, origin="mix --ngram", base=Path()), folder)
     return folder

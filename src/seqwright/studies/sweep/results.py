@@ -59,6 +59,12 @@ class Trial:
         low, high = self.interval or (self.mean, self.mean)
         return high >= score if higher else low <= score
 
+    def ties_with(self, better: Trial, *, higher: bool) -> bool:
+        """Whether the interval of either holds the mean of the other, or lies beyond it."""
+        if self.mean is None or better.mean is None:
+            return False
+        return self.reaches(better.mean, higher=higher) or better.reaches(self.mean, higher=not higher)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
@@ -102,15 +108,15 @@ class SweepResults:
 
     @property
     def tied(self) -> tuple[Trial, ...]:
-        """Other settings whose interval reaches the mean of the chosen one, each with its largest budget: one that
+        """Other settings that intervals do not tell from the chosen one, each with its largest budget: one that
         successive halving dropped is compared with the chosen one at the budget where it was dropped."""
-        means = {trial.budget: trial.mean for trial in self.trials if trial.setting == self.chosen.setting}
+        chosen = {trial.budget: trial for trial in self.trials if trial.setting == self.chosen.setting}
         tied, seen = [], [self.chosen.setting]
         for trial in self.trials:  # the largest budget first
             if trial.setting not in seen:
                 seen.append(trial.setting)
-                mean = means.get(trial.budget)
-                tied += [trial] if mean is not None and trial.reaches(mean, higher=self.higher) else []
+                best = chosen.get(trial.budget)
+                tied += [trial] if best is not None and trial.ties_with(best, higher=self.higher) else []
         return tuple(tied)
 
     @property
@@ -127,7 +133,6 @@ class SweepResults:
         if not tied or chosen.mean is None:
             return f"chosen of {total} settings on validation: {named}."
         others = ", ".join(map(described, tied[:SHOWN])) + (f" and {len(tied) - SHOWN} more" if tied[SHOWN:] else "")
-        reach = f"interval{'s' if tied[1:] else ''} of {others} reach{'' if tied[1:] else 'es'}"
         best = f"the best {title(self.metric)}, {figure(chosen.mean)}"
         dropped = [trial for trial in tied if trial.budget != chosen.budget]
         if dropped:
@@ -136,7 +141,7 @@ class SweepResults:
         equal = any((trial.mean, trial.budget) == (chosen.mean, chosen.budget) for trial in tied)
         choice = "smallest, then the first, of equal means" if equal else "best mean"
         sentence = (
-            f"tie of {len(tied) + 1} of {total} settings on validation: the {reach} {best}."
+            f"tie of {len(tied) + 1} of {total} settings on validation: intervals do not tell {others} from {best}."
             f" Chosen as the {choice}, not as better: {named}."
         )
         if (self.smallest.parameters or 0) < (chosen.parameters or 0):

@@ -24,6 +24,8 @@ from seqwright.tasks.defaults import (
 INFINITE = float("inf")
 COUNTED = "ngram"
 """The counted kind, which takes no steps."""
+NGRAM: dict[str, Any] = {"kind": COUNTED, "order": 5}
+"""The n-gram that networks are compared and mixed with (decision 227)."""
 
 # Up to this many bytes of text: byte-bpe vocabulary, GPT layers, width, heads and context, dropout, rows of a step.
 # Measured in docs/experiments.md (2026-11-16).
@@ -69,7 +71,7 @@ def text_recipe(
         "name": run_name(files, kind),
         "data": data,
         "tokenizer": {"kind": tokenizer} | ({"size": sizes["size"]} if tokenizer == "byte-bpe" else {}),
-        "model": {"kind": kind},
+        "model": dict(NGRAM) if kind == COUNTED else {"kind": kind},
     }
     if _tokenizers(files):  # a prepared text is encoded already, with the tokenizer beside it
         table["tokenizer"] = {"file": _tokenizers(files)[0]}
