@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ def interruptible() -> None:
     """SIGINT is handled even where the tests were started in the background of a script, which has it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def command_line_wording() -> Iterator[None]:
+    """Messages are compared as they are written, with the options of the command line; tests/core/test_wording.py has
+    what becomes of them in Python."""
+    from seqwright.core.wording import on_command_line
+
+    with on_command_line():
+        yield
 
 
 @pytest.fixture(scope="session")

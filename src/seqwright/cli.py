@@ -17,6 +17,7 @@ from seqwright.commands.hints import command_hint, option_hint, usage_message
 from seqwright.core.config import UserError
 from seqwright.core.printable import printable
 from seqwright.core.warning import SeqwrightWarning
+from seqwright.core.wording import on_command_line
 
 COMMANDS = {
     "ladder": "Train models from simple to large on your own data under one time budget, and say which is enough.",
@@ -99,6 +100,7 @@ ENVIRONMENT = (
 """Errors of the operating system that a user can mend: a full disk, a name that is too long, a missing permission."""
 
 
+@on_command_line()
 def main() -> None:
     """Runs the command line; a UserError becomes one message on standard error and exit code 2."""
     try:

@@ -22,6 +22,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
+from seqwright.core.wording import worded
 
 T = TypeVar("T")
 
@@ -31,6 +32,9 @@ MAX_SIZE = 1 << 48
 
 class UserError(Exception):
     """An error that the user can fix, as its message explains. Other exceptions are bugs and keep their traceback."""
+
+    def __str__(self) -> str:
+        return worded(super().__str__())
 
 
 class ConfigError(UserError):

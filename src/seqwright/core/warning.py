@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from seqwright.core.wording import worded
+
 
 class SeqwrightWarning(UserWarning):
     """Something that a user should know about a result: an unfinished model, text in another Unicode form."""
@@ -11,4 +13,4 @@ class SeqwrightWarning(UserWarning):
 
 def warn(text: str) -> None:
     """Issues a SeqwrightWarning on behalf of the caller of the function that calls this."""
-    warnings.warn(text, SeqwrightWarning, stacklevel=3)
+    warnings.warn(worded(text), SeqwrightWarning, stacklevel=3)

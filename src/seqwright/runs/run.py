@@ -277,11 +277,7 @@ class Run:
 
     def _nothing_held_out(self, what: str) -> UserError:
         files = "SOURCE TARGET" if what == "pairs" else "FILE"
-        call = "[SOURCE, TARGET]" if what == "pairs" else "FILE"
-        return UserError(
-            f"{self.path} has no validation {what} of its own; name others with --on {files}, or in Python"
-            f" run.evaluate({call})."
-        )
+        return UserError(f"{self.path} has no validation {what} of its own; name others with --on {files}.")
 
     def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
