@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 import time
@@ -154,10 +155,12 @@ def test_resume_reads_moved_data_of_the_same_hash(seqwright: Command, workdir: P
     (workdir / "text.txt").rename(workdir / "moved.txt")
     result = seqwright("evaluate", "run")
     assert result.status == 2
+    again = "If it was moved to a folder NEW, say so: `seqwright train --run run --set data.train=NEW/text.txt`."
     assert "name other with --on" in result.err
+    assert again in result.err
     result = seqwright("train", "--run", "run", "--set", "training.steps=9")
     assert result.status == 2
-    assert "`seqwright train --run run --set data.train=FILE`" in result.err
+    assert again in result.err
     (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
     result = seqwright("train", "--run", "run", "--set", "data.train=other.txt")
     assert result.status == 2
@@ -169,13 +172,39 @@ def test_resume_reads_moved_data_of_the_same_hash(seqwright: Command, workdir: P
     assert result.json["summary"]["steps"] == 9
 
 
-def test_counted_run_rejects_moved_data(seqwright: Command, workdir: Path) -> None:
-    assert seqwright("train", "--text", "text.txt", "--model", "ngram", "--run", "run").status == 0
-    result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
+@pytest.mark.parametrize("keys", [[], ["--set", "data.refit=false"]])
+def test_counted_run_takes_moved_data_of_the_same_hash_alone(
+    seqwright: Command, workdir: Path, keys: list[str]
+) -> None:
+    """That of a refitted model is all of its data."""
+    assert seqwright("train", "--text", "text.txt", "--model", "ngram", *keys, "--run", "run").status == 0
+    result = seqwright("train", "--text", "other.txt", "--model", "ngram", *keys, "--run", "run")
     assert result.status == 2
     (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
-    result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
-    assert "run was begun with another recipe" in result.err
+    result = seqwright("train", "--text", "other.txt", "--model", "ngram", *keys, "--run", "run")
+    assert "its hash is another" in result.err
+    assert "--from" not in result.err
+    assert RunDirectory.open("run").recipe()["data"]["train"] == [str(workdir / "text.txt")]
+    (workdir / "text.txt").rename(workdir / "moved.txt")
+    assert "data.train=NEW/text.txt" in seqwright("where", "run", "a b").err
+    assert seqwright("train", "--run", "run", "--set", "data.train=moved.txt", "--json").json["already"]
+    assert seqwright("where", "run", "a b").status == 0
+
+
+def test_a_moved_side_of_pairs_is_named_among_both(seqwright: Command, workdir: Path) -> None:
+    for name in ("a.en", "a.de", "v.en", "v.de"):
+        (workdir / name).write_text("one two\nthree four\n" * 9)
+    pairs = ["--pairs", "a.en", "a.de", "--valid", "v.en", "v.de", "--set", "training.steps=1"]
+    assert seqwright("train", *pairs, "--run", "run").status == 0
+    (workdir / "new").mkdir()
+    for name in ("a.de", "v.en", "v.de"):
+        (workdir / name).rename(workdir / "new" / name)
+    result = seqwright("train", "--run", "run", "--set", "training.steps=2")
+    _, command, _ = result.err.split("`")
+    named = [argument.replace("NEW", "new") for argument in shlex.split(command)[1:]]
+    assert f'data.train=["{workdir}/a.en", "new/a.de"]' in named
+    assert seqwright(*named).status == 0
+    assert seqwright("evaluate", "run").status == 0
 
 
 def test_failure_before_training_leaves_no_run(seqwright: Command, workdir: Path) -> None:

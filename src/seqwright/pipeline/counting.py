@@ -82,12 +82,16 @@ def fit(
 
 def _refit(settings: Recipe, directory: RunDirectory, progress: Progress) -> tuple[Any, Task]:
     """A model of all data, with a tokenizer of all data."""
-    everything = replace(settings, data=replace(settings.data, split=None))
-    task: Task = build.task_spec(settings.data.kind).task(everything, directory, SILENT)
+    task: Task = build.task_spec(settings.data.kind).task(fitted_on(settings), directory, SILENT)
     model = build.model(settings.model, task.codec.sizes, task=settings.data.kind)
     model.fit(task.corpus, progress)
     progress.stage("")
     return model, task
+
+
+def fitted_on(settings: Recipe) -> Recipe:
+    """The recipe whose training data the final model is fitted on: all of it, where it is fitted again."""
+    return replace(settings, data=replace(settings.data, split=None)) if refits(settings) else settings
 
 
 def refits(settings: Recipe) -> bool:

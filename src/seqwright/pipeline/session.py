@@ -32,6 +32,7 @@ from seqwright.reporting.report import report
 from seqwright.reporting.writers import TensorBoard, log_csv
 from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.facts import moved_files
 from seqwright.runs.run import refuse_unfinished
 from seqwright.tasks.base import Task
 from seqwright.tasks.scores import Scores
@@ -81,7 +82,7 @@ class TrainingSession:
         if not self.directory.learned:
             self.directory.clear()
         self.recorded = RunProgress(self.directory, self.progress)
-        self.task = self._read_data()
+        self.task = self._read_data(counting.fitted_on(self.recipe) if already else self.recipe)
         checkpoint = self.directory.checkpoints.latest()
         self._refuse_other_data(checkpoint)
         self.recorded.accept()
@@ -98,7 +99,7 @@ class TrainingSession:
     def follow(self, sent: Mapping[str, Any]) -> TrainingOutcome:
         """Trains on another rank than 0, by what rank 0 sent."""
         self.recorded = RunProgress(self.directory, self.progress)
-        self.task = self._read_data()
+        self.task = self._read_data(self.recipe)
         if self.task.fingerprint != sent["corpus"]:
             raise UserError("its training or validation files are not those of rank 0; copy them from there.")
         sharded = self.recipe.training.parallel == "fsdp" and self.recipe.kind not in build.REGISTERED
@@ -128,23 +129,25 @@ class TrainingSession:
         make = partial(build.model, self.recipe.model, self.task.codec.sizes, task=self.recipe.data.kind)
         self.model = on_meta(make, lambda size: None) if meta else make()
 
-    def _read_data(self) -> Task:
+    def _read_data(self, settings: Recipe) -> Task:
         """The task with its data; of a run that is resumed, a missing file may have been moved."""
         try:
-            return build.task_spec(self.recipe.data.kind).task(self.recipe, self.directory, self.recorded)
+            return build.task_spec(self.recipe.data.kind).task(settings, self.directory, self.recorded)
         except MissingFileError as error:
             if not self.directory.learned:
                 raise
-            moved = f"seqwright train --run {self.directory.path} --set data.train=FILE"
-            raise UserError(f"{error} If you moved it, name its new path: `{moved}`.") from error
+            raise UserError(f"{error} {moved_files(self.directory.path, self.recipe.data)}") from error
 
     def _refuse_other_data(self, checkpoint: Checkpoint | None) -> None:
         """Raises where training would be resumed on data of another hash: scores could not be compared."""
-        if checkpoint is not None and checkpoint.state["corpus"] != self.task.fingerprint:
+        finished = self.directory.summary().get("corpus") if self.directory.finished else None
+        known = finished if checkpoint is None else checkpoint.state["corpus"]
+        if known not in (None, self.task.fingerprint):
+            begun = f", where --from {self.directory.path} begins with these weights"
             raise UserError(
                 f"the training or validation data is not what {self.directory.path} was begun with: its hash is"
                 " another. Restore it, name its new path with --set data.train=FILE, or train in another folder with"
-                f" --run, where --from {self.directory.path} begins with these weights."
+                f" --run{'' if self.recipe.kind in build.COUNTED else begun}."
             )
 
     def _initialize(self) -> None:
@@ -214,7 +217,7 @@ class TrainingSession:
             stopped = trainer.fit()
             trainer.progress.saving_seconds += self.ranks.from_first(self.background.wait)
         except DivergenceError as error:
-            self.log({"kind": "diverged", "step": trainer.progress.step, "reason": str(error)})
+            self.log({"kind": "diverged", "step": trainer.progress.step, "reason": error.args[0]})
             write_text(self.directory.report_path, report(facts_of(self.directory, {})))
             raise
         finally:

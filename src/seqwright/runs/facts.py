@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from seqwright.data.files import as_list
+from seqwright.core.config import UserError
+from seqwright.data.files import as_list, resolve
+from seqwright.data.samples.text import is_embedded
 from seqwright.reporting.run_facts import COMPARABLE, HIGHER, title
 
 NAMES = 2
@@ -27,6 +31,26 @@ class HeadlineScore(NamedTuple):
     signature: str
     higher: bool
     """Whether higher is better."""
+
+
+def moved_files(run: PurePath, data: Any) -> str:
+    """How to go on where data files of a run are missing, by its [data]: the command that names their new paths."""
+    overrides = []
+    for key in data.files:
+        names = getattr(data, key)
+        if any(map(_is_missing, as_list(names))):
+            moved = [f"NEW/{PurePath(name).name}" if _is_missing(name) else name for name in as_list(names)]
+            value = moved[0] if len(moved) == 1 else f"[{', '.join(map(json.dumps, moved))}]"
+            overrides.append(f" --set {shlex.quote(f'data.{key}={value}')}")
+    return f"If it was moved to a folder NEW, say so: `seqwright train --run {run}{''.join(overrides)}`."
+
+
+def _is_missing(name: str) -> bool:
+    """Whether a data file is named that is not there."""
+    try:
+        return not is_embedded(name) and not resolve(name)
+    except UserError:
+        return True
 
 
 def data_name(recipe: Mapping[str, Any]) -> str:

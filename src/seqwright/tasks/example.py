@@ -12,10 +12,12 @@ from seqwright.core.batch import IGNORE, Batch, Source
 from seqwright.core.config import UserError
 from seqwright.core.protocols import Counted
 from seqwright.data.chat import Message
+from seqwright.data.files import MissingFileError
 from seqwright.data.images.files import Pixels
 from seqwright.data.parallel.buckets import encode_sources
 from seqwright.data.tagged.formats import Sentence
 from seqwright.data.text.masked import MASK
+from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
 from seqwright.tasks.chat.task import ChatRun
 from seqwright.tasks.classification.task import ClassificationRun
@@ -115,6 +117,8 @@ def _text(run: Run, text: str | None) -> str:
     if text is None:
         try:
             text = _validation_text(run)
+        except MissingFileError as error:
+            raise UserError(f"{error} Give a text after the run. {moved_files(run.path, run.settings.data)}") from error
         except UserError as error:
             raise UserError(f"{run.path} has no validation text to show; give a text after the run.") from error
     if not text.strip():

@@ -16,6 +16,7 @@ from seqwright.data.files import MissingFileError
 from seqwright.data.text.corpora import Readable, origins_of, read_corpora, to_stream
 from seqwright.data.text.corpus import Corpus, TextConfig, TextFiles
 from seqwright.data.text.suffix_index import IndexedText, SuffixIndex, build_index, line_places, open_index
+from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
 from seqwright.tasks.base import combined_fingerprint
 from seqwright.tasks.language.task import TextRun
@@ -96,7 +97,8 @@ def _training_texts(run: TextRun, data: TextFiles) -> tuple[list[IndexedText], s
     try:
         corpora = read_corpora(data, run.documents)
     except MissingFileError as error:
-        raise UserError(f"the training text of {run.path} was moved: {error} Put it back to search it.") from error
+        again = "Put it back to search it." if isinstance(run.model, Ensemble) else moved_files(run.path, data)
+        raise UserError(f"the training text of {run.path} was moved: {error} {again}") from error
     train = [_indexed(readable, run.tokenizer) for readable in corpora.train]
     valid = [] if corpora.valid is None else [to_stream(corpora.valid, run.tokenizer)]
     streams = [*(text.stream for text in train), *valid]
