@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from seqwright.core.batch import EncoderSizes, Vocabularies, Vocabulary
 from seqwright.core.config import UserError
@@ -11,6 +12,10 @@ MIN_STEPS = 20
 """Steps after the warm-up before a loss can count: the first updates of a healthy training may overshoot."""
 MARGIN = 1.2
 """How much worse than chance and than the first step both losses must be: noise of short trainings is below."""
+HOPELESS = 10.0
+"""How much worse they must be to count at once: no healthy training overshoots so far, not even in its first steps."""
+MAX_WORSE = 3
+"""Log lines in a row with a training loss worse than chance that end a training before its next evaluation."""
 
 SAFE_RATE = 1e-3
 """A learning rate at which models of any size here train (AdamW)."""
@@ -29,16 +34,32 @@ def chance_nll(sizes: Vocabulary | Vocabularies | EncoderSizes) -> float | None:
     return math.log(sizes.answers.count) if sizes.answers.kind in ("class", "tags", "tokens") else None
 
 
-def refuse_divergence(*, step: int, nll: float, loss: float, initial: float, chance: float, rate: float) -> None:
-    """Raises where training and validation loss are worse than chance and than the loss of the first step.
+@dataclass(frozen=True, kw_only=True)
+class DivergenceCheck:
+    """Compares losses with chance and with the loss of the first step."""
 
-    Both, because an overfitted model may be worse than chance on validation data, but never on its training data.
-    """
-    if min(nll, loss) <= MARGIN * max(chance, initial):
-        return
-    validation = f" and the validation loss {nll:.4g}" if math.isfinite(nll) else ""
-    raise DivergenceError(
-        f"training diverged: at step {step:,} the training loss is {loss:.4g} nats{validation},"
-        f" worse than chance (log V = {chance:.4g}). Train again in another folder with a lower rate, as in --set"
-        f" training.learning_rate={min(rate / 10, SAFE_RATE):.1g}, or a longer warm-up (training.warmup_steps)."
-    )
+    chance: float | None
+    """NLL of a uniform guess; None where losses cannot be compared with it."""
+    warmup: int
+    rate: float
+
+    def is_worse(self, loss: float, *, step: int, initial: float | None) -> bool:
+        """Whether a loss is worse than both; before MIN_STEPS after the warm-up, far worse."""
+        if self.chance is None or initial is None:
+            return False
+        return loss > (MARGIN if step > self.warmup + MIN_STEPS else HOPELESS) * max(self.chance, initial)
+
+    def refuse(self, *, step: int, loss: float, nll: float = math.inf, initial: float | None) -> None:
+        """Raises where the training loss and the validation loss `nll` (infinite: not known) are worse.
+
+        Both, because an overfitted model may be worse than chance on validation data, but never on its training data.
+        """
+        if not self.is_worse(min(nll, loss), step=step, initial=initial):
+            return
+        validation = f" and the validation loss {nll:.4g}" if math.isfinite(nll) else ""
+        raise DivergenceError(
+            f"training diverged: at step {step:,} the training loss is {loss:.4g} nats{validation},"
+            f" worse than chance (log V = {self.chance:.4g}). Train again in another folder with a lower rate, as in"
+            f" --set training.learning_rate={min(self.rate / 10, SAFE_RATE):.1g}, or a longer warm-up"
+            " (training.warmup_steps)."
+        )

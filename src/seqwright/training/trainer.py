@@ -25,7 +25,7 @@ from seqwright.training.averaging import WeightAverage, weight_average
 from seqwright.training.checkpoint_store import CheckpointStore, RankStore
 from seqwright.training.checkpoint_tensors import gathered_groups, load_groups
 from seqwright.training.config import TrainingConfig
-from seqwright.training.divergence import MIN_STEPS, DivergenceError, refuse_divergence
+from seqwright.training.divergence import MAX_WORSE, DivergenceCheck, DivergenceError
 from seqwright.training.layer_freezing import LayerFreezing
 from seqwright.training.meta_weights import MetaWeights
 from seqwright.training.mfu import Utilization
@@ -84,7 +84,9 @@ class Trainer:
         self.optimizer = optimizer(self.model, config, ranks, self.objective.shards)
         self.update = Update(self.objective, self.optimizer, config, self.device, ranks=ranks, split=self._split)
         self.freezing = LayerFreezing(self.model, config, feed.steps_per_epoch)
-        self.steps, self.chance = total_steps(config, feed), chance
+        self.steps = total_steps(config, feed)
+        warmup = warmup_steps(config, self.steps)
+        self.divergence = DivergenceCheck(chance=chance, warmup=warmup, rate=config.learning_rate)
         if self.device.type == "cuda":
             shapes = [padding(model, config)] if self.update.capturing else []
             feed = Prefetched(feed, self.steps, *shapes)
@@ -92,9 +94,7 @@ class Trainer:
         self.config = config
         self.store: CheckpointStore = store if ranks.size == 1 else RankStore(store, ranks)
         self.evaluate, self.sample, self.format_batch, self.reporter = evaluate, sample, format_batch, reporter
-        self.lr_ratio = schedule(
-            config.schedule, steps=self.steps, warmup=warmup_steps(config, self.steps), final=config.final_lr_ratio
-        )
+        self.lr_ratio = schedule(config.schedule, steps=self.steps, warmup=warmup, final=config.final_lr_ratio)
         self.progress = TrainerState()
         self.carry: State | None = None
         self._average = weight_average(self.model, self.optimizer, config, self.objective.shards)
@@ -315,6 +315,10 @@ class Trainer:
             | self.utilization.record(self.interval.tokens_per_second)
         )
         self.interval = LogInterval(self.device)
+        worse = self.divergence.is_worse(self.last_loss, step=progress.step, initial=progress.initial_loss)
+        progress.worse = progress.worse + 1 if worse else 0
+        if progress.worse >= MAX_WORSE:
+            self._refuse_divergence()
 
     def _maybe_end_epoch(self) -> None:
         progress = self.progress
@@ -333,7 +337,7 @@ class Trainer:
         progress = self.progress
         if scores is None:
             if progress.step == self.steps:
-                self._refuse_divergence(math.inf)
+                self._refuse_divergence()
             return
         if not math.isfinite(scores["nll"]):
             raise DivergenceError(
@@ -366,16 +370,11 @@ class Trainer:
     def _record_checkpoint(self, step: int) -> None:
         self.progress.recent = [*self.progress.recent, step][-self.config.keep_last :]
 
-    def _refuse_divergence(self, nll: float) -> None:
-        """Raises after the warm-up where this validation loss and the training loss are worse than chance."""
-        step, initial, loss = self.progress.step, self.progress.initial_loss, self.last_loss
-        if self.chance is None or initial is None or step <= warmup_steps(self.config, self.steps) + MIN_STEPS:
-            return
+    def _refuse_divergence(self, nll: float = math.inf) -> None:
+        loss = self.last_loss
         if loss is None:  # no log line yet
             loss = self.interval.loss.item() / max(1, self.interval.tokens)
-        refuse_divergence(
-            step=step, nll=nll, loss=loss, initial=initial, chance=self.chance, rate=self.config.learning_rate
-        )
+        self.divergence.refuse(step=self.progress.step, loss=loss, nll=nll, initial=self.progress.initial_loss)
 
     def _refuse_non_finite(self) -> None:
         if self.device.type != "cpu":

@@ -50,6 +50,8 @@ class TrainerState:
     """Total steps of the recipe when early stopping ended the training; None while it has not."""
     trend: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     """Moving mean, variance and count of the loss, for spike detection (`Trend`)."""
+    worse: int = 0
+    """Log lines in a row whose loss was worse than chance."""
     skipped: list[int] = field(default_factory=list)
     """Steps without an update, because of a loss spike."""
     micro_batch: int | None = None
