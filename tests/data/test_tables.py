@@ -74,7 +74,6 @@ def test_trained_numbers_are_those_of_tables_without_a_header() -> None:
 @pytest.mark.parametrize(
     ("format", "text", "wanted", "message"),
     [
-        ("csv", "\n\n", {}, "a.csv is empty"),
         ("csv", "a,b,c\n1,2,3\n", {}, "3 columns .* --columns text=NAME"),
         ("csv", "text,b\n1,2\n", {"chosen": ("texts",)}, "no column 'texts'; .* Did you mean 'text'"),
         ("csv", "x,y\n1,2\n", {"chosen": ("3",)}, "--columns names 3"),
@@ -123,6 +122,22 @@ def test_a_table_of_malformed_rows_only_is_refused() -> None:
     lines = Lines([["text,n", "a", "b,1,2"]])
     with pytest.raises(UserError, match="line 2 has 1 comma-separated column"):
         texts(open_table(lines, "a.csv", "csv", TextColumns(), skip_bad_rows=True))
+
+
+@pytest.mark.parametrize("format", ["text", "csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("chunks", [[], [[]], [["", "  "], [""]]])
+def test_an_empty_table_has_no_rows_and_no_header(format: TableFormat, chunks: list[list[str]]) -> None:
+    """Plain text is as many texts as lines."""
+    table = open_table(Lines(chunks), "a", format, TextColumns(chosen=("body",) if format != "text" else ()))
+    assert len(texts(table)) == (sum(map(len, chunks)) if format == "text" else 0)
+    assert TableWriter(table, format, ["label"]).head() == ""
+
+
+def test_leading_blank_lines_are_no_empty_table() -> None:
+    table = open_table(Lines([[""], ["", "text,n", "a,1"]]), "a", "csv", TextColumns())
+    assert texts(table) == [("a",)]
+    with pytest.raises(UserError, match="begins with 1,000 blank lines"):
+        open_table(Lines([[""] * 1000, ["text,n"]]), "a", "csv", TextColumns())
 
 
 def test_word_lists_are_texts_where_they_are_wanted() -> None:

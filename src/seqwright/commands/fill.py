@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 
 from seqwright.commands.common import DEVICE, JSON, RUN, echo, print_json, text_or_line_chunks
+from seqwright.commands.tables import input_name, note_empty
 
 
 @click.command("fill")
@@ -42,7 +43,8 @@ def _lines(text_or_file: str | None) -> Iterator[str]:
     """A text with a mask; or lines of a file or of standard input."""
     if text_or_file is not None and "<mask>" in text_or_file:
         return iter([text_or_file])
-    return itertools.chain.from_iterable(text_or_line_chunks(text_or_file))
+    chunks = note_empty(text_or_line_chunks(text_or_file), input_name(text_or_file))
+    return itertools.chain.from_iterable(chunks)
 
 
 def printable(token: str) -> str:

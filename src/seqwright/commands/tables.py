@@ -101,12 +101,17 @@ def open_input(text_or_file: str | None, format: Any, wanted: TextColumns, readi
         if format == "text":
             lines = Lines(_noted(lines.chunks_left(), len(wanted.roles)))
     refuse_columns_of_text(format, wanted.chosen)
-    if format == "text":  # a table without a header is an error
-        note_empty(path)
     if path is None:  # how many rows of a pipe have arrived is chance: its columns are not inferred from values
         wanted = replace(wanted, classes=False)
-    name = "standard input" if path is None else str(text_or_file)
+    name = input_name(text_or_file)
+    if format == "text":
+        lines = Lines(note_empty(lines.chunks_left(), name))
     return open_table(lines, name, format, wanted, skip_bad_rows=reading.skip_bad_rows)
+
+
+def input_name(text_or_file: str | None) -> str:
+    """The name of an input, for messages."""
+    return "standard input" if input_path(text_or_file) is None else str(text_or_file)
 
 
 def _noted(chunks: Iterable[list[str]], texts: int) -> Iterator[list[str]]:
@@ -133,10 +138,14 @@ def note_skipped(table: Table) -> None:
         echo(table.skipped.note(table.name), err=True)
 
 
-def note_empty(path: Path | None) -> None:
-    """Prints that a file is empty: no output is then no fault."""
-    if path is not None and not path.stat().st_size:
-        echo(f"{path} is empty.", err=True)
+def note_empty(chunks: Iterable[list[str]], name: str) -> Iterator[list[str]]:
+    """The same chunks of lines; where there are none, prints it at the end: no output is then no fault."""
+    empty = True
+    for chunk in chunks:
+        empty = False
+        yield chunk
+    if empty:
+        echo(f"{name} is empty.", err=True)
 
 
 def refuse_columns_of_text(format: str, chosen: Sequence[str]) -> None:
@@ -186,8 +195,12 @@ def write_lines(lines: Iterable[str], out: Path | None, *, like: Path | None = N
 
 
 def print_columns(table: Table, names: Mapping[str, str]) -> None:
-    """Prints which columns of a table are read, and which are added: by their usual names, those that they have."""
+    """Prints which columns of a table are read, and which are added: by their usual names, those that they have; or
+    that it is empty."""
     if table.format == "text":
+        return
+    if not table.columns:
+        echo(f"{table.name} is empty.", err=True)
         return
     numbered = "" if table.header else ", no header"
     read = ", ".join(f"'{column}'" for column in table.text_columns)

@@ -25,6 +25,7 @@ from seqwright.commands.tables import (
     SKIP_BAD_ROWS,
     Output,
     Reading,
+    input_name,
     note_empty,
     note_resembled,
     refuse_columns_of_text,
@@ -99,12 +100,13 @@ def command(
     options_from(others, "decoding", type(opened.settings.decoding))
     tag = opened.tag  # raises here, before any input is read, where the run is no tagger
     reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
-    lines, path = Lines(reading.chunks(text_or_file)), input_path(text_or_file)
-    name = "standard input" if path is None else str(text_or_file)
-    note_empty(path)
+    name, path = input_name(text_or_file), input_path(text_or_file)
+    lines = Lines(reading.chunks(text_or_file))
     if chosen and path is None and text_or_file not in (None, "-"):
         raise UserError("--columns names columns of a file, and the input is a text; leave it out, or name a file.")
     format = format or _format(opened, lines.peek(), path, table=bool(texts), layout="token" in chosen)
+    if format in ("text", *COLUMN_FORMATS):
+        lines = Lines(note_empty(lines.chunks_left(), name))
     if format in COLUMN_FORMATS:
         data = opened.settings.data
         layout = data.column_numbers if format != "conllu" or data_overrides or _conllu_names(data.columns) else None

@@ -104,6 +104,14 @@ class Lines(Iterator[str]):
         for chunk in self.chunks:
             yield list(chunk)
 
+    def blank(self) -> bool:
+        """Whether no line has more than white space; reads up to the first that has, and they stay to be read."""
+        while not any(line.strip() for line in self.arrived):
+            if (chunk := next(self.chunks, None)) is None:
+                return True
+            self.arrived.extend(chunk)
+        return False
+
     def peek(self) -> list[str]:
         """The first lines that have arrived, which stay to be read; empty at the end."""
         while not self.arrived and (chunk := next(self.chunks, None)) is not None:
@@ -266,9 +274,11 @@ def open_table(
     skipped = SkippedRows() if skip_bad_rows else None
     if format == "text":
         return Table(name=name, format=format, columns=wanted.roles, text_columns=wanted.roles, lines=lines)
+    if lines.blank():  # as many results as texts: none
+        return Table(name=name, format=format, columns=(), text_columns=(), header=False, lines=Lines(()))
     sample = lines.peek()
     if not any(line.strip() for line in sample):
-        raise UserError(f"{name} is empty; name a file with texts.")
+        raise UserError(f"{name} begins with {len(sample):,} blank lines; remove them.")
     if format == "jsonl":
         keys = _first_keys(sample, name, skip_bad_rows=skip_bad_rows)
         text_columns = _named(keys, wanted, name) or _refuse(keys, wanted, name)
