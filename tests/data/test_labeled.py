@@ -93,6 +93,14 @@ def test_conflicting_labels_are_counted(tmp_path: Path) -> None:
     assert "1 text has conflicting labels" in read_rows(str(path), LabeledConfig(train=str(path))).notes[-1]
 
 
+def test_rows_that_repeat_a_text_and_its_label_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "a\tsame\nb\tother\na\tsame\nb\tsame\na\tsame\na\t\na\t\n")
+    repeated, conflicting, empty = read_rows(str(path), LabeledConfig(train=str(path))).notes
+    assert repeated.startswith(f"2 rows repeat an earlier one with the same label ({path}, line 3 …)")
+    assert conflicting.startswith("1 text has conflicting labels, the first of them 'same': 'a', 'b'.")
+    assert "are empty" in empty
+
+
 def test_notes_about_suspicious_classes(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", "war,love\tone\nwar\ttwo\n\tthree\n\tfour\na, b\tfive\n")
     empty, lists = read_rows(str(path), LabeledConfig(train=str(path))).notes[-2:]
@@ -209,7 +217,8 @@ def test_files_of_glue_imdb_sst_and_atis(data_root: Path) -> None:
     for name in ("cola", "mrpc", "rte", "glue-sst2", "sst2", "sst5", "atis-intents", "imdb-rnn"):
         data = load(name).data
         rows = read_rows(data.train, data)
-        sizes[name] = (len(rows.rows), len({row.label for row in rows.rows}), rows.parts, len(rows.notes))
+        conflicting = sum("conflicting" in note for note in rows.notes)
+        sizes[name] = (len(rows.rows), len({row.label for row in rows.rows}), rows.parts, conflicting)
     assert sizes == {
         "cola": (8_551, 2, 1, 1),
         "mrpc": (3_668, 2, 2, 0),

@@ -186,7 +186,8 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
                     " columns: --columns label=NAME,text=NAME."
                 )
             rows += parsed
-    notes += [*odd_labels(rows), *conflicts(rows)] if config.labels == "single" else []
+    notes += [*odd_labels(rows)] if config.labels == "single" else []
+    notes += [*copies(rows), *(conflicts(rows) if config.labels == "single" else [])]
     empty = sum(map(is_empty, rows))
     if empty:
         notes.append(
@@ -196,17 +197,36 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
     return Rows(rows=rows, notes=tuple(notes))
 
 
+def copies(rows: Sequence[Row]) -> list[str]:
+    """Notes about rows that repeat an earlier one, text and label; empty texts have a note of their own."""
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    repeated: list[Row] = []
+    for row in rows:
+        if (row.label, row.texts) in seen and not is_empty(row):
+            repeated.append(row)
+        seen.add((row.label, row.texts))
+    if not repeated:
+        return []
+    counted = "1 row repeats" if len(repeated) == 1 else f"{len(repeated):,} rows repeat"
+    return [
+        f"{counted} an earlier one with the same label ({repeated[0].place}{' …' if repeated[1:] else ''}) and"
+        f" {'counts' if len(repeated) == 1 else 'count'} again; remove copies that are not meant."
+    ]
+
+
 def conflicts(rows: Sequence[Row]) -> list[str]:
     """Notes about texts with conflicting labels: no prediction can be right for all of their duplicates."""
     labels: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in rows:
         labels[row.texts].add(row.label)
-    conflicting = [texts for texts, names in labels.items() if len(names) > 1]
+    conflicting = {texts: names for texts, names in labels.items() if len(names) > 1}
     if not conflicting:
         return []
     counted = "1 text has" if len(conflicting) == 1 else f"{len(conflicting):,} texts have"
-    first = " ".join(conflicting[0]).strip()[:40]
-    return [f"{counted} conflicting labels, the first of them {repr(first) if first else 'the empty text'}."]
+    texts, names = next(iter(conflicting.items()))
+    first = " ".join(texts).strip()[:40]
+    shown = f"{repr(first) if first else 'the empty text'}: {', '.join(map(repr, sorted(names)[:SHOWN_ERRORS]))}"
+    return [f"{counted} conflicting labels, the first of them {shown}. No prediction is right for all: correct them."]
 
 
 def odd_labels(rows: Sequence[Row]) -> list[str]:
