@@ -161,7 +161,7 @@ def test_ngram_and_gpt_are_interpolated(workdir: Path, seqwright: Command) -> No
     )  # windows instead of carried state
     assert seqwright("generate", "mixed", "the", "--max-tokens", "5").out.startswith("the")
     assert "FAILS" not in seqwright("check", "mixed").out
-    assert not summary["warnings"]
+    assert not any("was trained on" in warning for warning in summary["warnings"])
     result = seqwright("mix", "mixed", "ngram", "--on", "text.txt", "--run", "more")
     assert "weight" in result.out
     assert "ngram was trained on it" in result.err

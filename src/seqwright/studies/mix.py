@@ -23,6 +23,7 @@ from seqwright.runs.overlap import hold_out_the_same, training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_translators import mix_translators
+from seqwright.studies.mix_weights import idle_parts
 
 MIXED = {"translate": "translation", "classify": "classification", "generate": "language modeling"}
 """Tasks whose models can be mixed, by the verb of their runs."""
@@ -67,6 +68,7 @@ def mix(
     warnings = [*training_overlap(runs, on)]
     if final is not None:
         runs = [*runs[:-1], final()]
+    warnings += idle_parts([run.path for run in runs], weights)
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
     settings = first.settings.remade(path.name, table)

@@ -20,6 +20,7 @@ from seqwright.metrics.interpolation import geometric_weights, interpolation_wei
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
 from seqwright.runs.overlap import hold_out_the_same
+from seqwright.studies.mix_weights import idle_parts
 from seqwright.tasks.classification.scores import log_probs_of
 
 ENCODING = ("truncation", "max_length", "padding", "add_special_tokens")
@@ -42,6 +43,7 @@ def mix_classifiers(runs: Sequence[Any], on: str | Sequence[str] | None, path: P
     texts = [row.texts for row in rows]
     log_probs = np.stack([_log_probs(run, texts) for run in runs])  # (M, N, C)
     mean, weights, mixed = _select_mean(log_probs, targets)
+    warnings += idle_parts([run.path for run in runs], weights)
     parts = {
         str(n): {
             "model": run.settings.table()["model"],

@@ -21,6 +21,7 @@ from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
 from seqwright.runs.overlap import training_overlap
 from seqwright.runs.run import Run
+from seqwright.studies.mix_weights import idle_parts
 from seqwright.tasks.translation.scores import BATCH_TOKENS
 from seqwright.text.tokenizer import Tokenizer
 
@@ -35,7 +36,7 @@ def mix_translators(runs: Sequence[Any], on: str | Sequence[str], path: Path, *,
     for run in runs:
         _check_compatible(first, run)
     weights, tuned = (_tuned if on else _equal)(runs, on, geometric)
-    warnings = [*training_overlap(runs, on)]
+    warnings = [*training_overlap(runs, on), *idle_parts([run.path for run in runs], weights)]
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     mean = "geometric" if geometric else "arithmetic"
     settings = first.settings.remade(
