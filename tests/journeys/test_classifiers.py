@@ -74,7 +74,7 @@ def test_classifiers_with_different_tokenizers_are_ensembled(folder: Path, tmp_p
     scores = sw.open(tmp_path / "mixed").evaluate(str(folder / "valid.tsv"), resamples=0)
     assert scores["nll"] == pytest.approx(summary["tuned"]["nll"])
     assert scores["accuracy"] == pytest.approx(summary["tuned"]["accuracy"])
-    assert not summary["warnings"]
+    assert not any("training texts" in warning for warning in summary["warnings"])
     (listed,) = seqwright("runs", tmp_path, "--json").lines
     assert listed["accuracy"] == summary["tuned"]["accuracy"]
     assert listed["state"] == "finished, as tuned"
@@ -104,13 +104,24 @@ def test_classifiers_with_different_labels_are_not_mixed(folder: Path, tmp_path:
     assert not (tmp_path / "no").exists()
 
 
-def test_label_errors_lists_a_wrong_label(folder: Path, seqwright: Command) -> None:
-    result = seqwright("evaluate", folder / "words", "--on", folder / "train.tsv", "--label-errors", "5", "--json")
-    errors = result.json["label_errors"]
-    assert len(errors) == 5
-    assert "an awful dull poor film and a bad plot" in [row["text"] for row in errors]
-    assert errors[0]["of_label"] <= errors[-1]["of_label"]
-    assert "line" in errors[0]["place"]
+def test_label_errors_lists_doubted_labels_only(folder: Path, tmp_path: Path, seqwright: Command) -> None:
+    lines = labeled_lines(60, 9)
+    label, text = lines[0].split("\t")
+    wrong = "\t".join(["neg" if label == "pos" else "pos", text])
+    (tmp_path / "clean.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "wrong.tsv").write_text("\n".join([*lines, wrong]) + "\n", encoding="utf-8")
+    evaluate = ("evaluate", folder / "words", "--label-errors", "5", "--on")
+    before = seqwright(*evaluate, tmp_path / "clean.tsv", "--json").json
+    result = seqwright(*evaluate, tmp_path / "wrong.tsv", "--json").json
+    assert result["doubted"] == before["doubted"] + 1
+    assert text in [row["text"] for row in result["label_errors"]]
+    assert all(row["answered"] != row["label"] for row in result["label_errors"])
+    shown = seqwright(*evaluate, tmp_path / "wrong.tsv")
+    assert "classified otherwise, the " in shown.out
+    assert "line 61" in shown.out
+    (tmp_path / "one.tsv").write_text(f"{lines[0]}\n", encoding="utf-8")
+    assert seqwright(*evaluate, tmp_path / "one.tsv").out.startswith("no label is doubted")
+    assert "has learned its labels" in seqwright(*evaluate, folder / "train.tsv").err
 
 
 def test_label_errors_needs_a_classifier(tmp_path: Path, seqwright: Command) -> None:
@@ -150,4 +161,4 @@ def test_python_results_are_lists_of_lists_and_print_themselves(folder: Path) ->
     scores = run.evaluate()
     assert str(scores).split()[:3] == ["score", "value", "95"]
     assert f"accuracy={scores['accuracy']:.2f}"[:12] in repr(scores)
-    assert len(run.label_errors()) == 20
+    assert all(row["answered"] != row["label"] for row in run.label_errors())

@@ -56,7 +56,7 @@ def command(
     \b
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/en-de --on test.en test.de
-    seqwright evaluate runs/reviews --on train.tsv --label-errors 20   (likely label errors)
+    seqwright evaluate runs/reviews --on test.tsv --label-errors 20   (likely label errors)
     seqwright evaluate runs/tags --on test.tsv --columns token=1,tag=3   (other column layout)
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (maximum context per token)
     """
@@ -68,6 +68,7 @@ def command(
     from seqwright.data.files import MissingFileError
     from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
+    from seqwright.runs.facts import moved_files
     from seqwright.runs.overlap import trained_on
 
     data_overrides, others = split_data_overrides(overrides)
@@ -88,6 +89,7 @@ def command(
             raise
         raise UserError(
             f"{error} {run} is evaluated on its validation data by default; name other with --on."
+            f" {moved_files(opened.path, opened.settings.data)}"
         ) from None
     seen = trained_on(opened, files)
     for file in seen:
@@ -118,12 +120,22 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> str:
 def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) -> None:
     """Prints the n texts whose labels are least probable under the model."""
     from seqwright.core.config import UserError
+    from seqwright.core.printable import quantity
     from seqwright.reporting.classification import label_errors_table
+    from seqwright.runs.overlap import trained_on
 
     if not hasattr(type(opened), "label_errors"):
         raise UserError(f"{opened.path} {opened.description}; only text classifiers list label errors.")
-    label_errors = opened.label_errors(files or None, n)
+    for file in trained_on(opened, files):
+        learned = f"{opened.path} was trained on {file} and has learned its labels, wrong ones, too"
+        echo(f"warning: {learned}; a run that was not finds more.", err=True)
+    doubted = opened.label_errors(files or None, None)
     if as_json:
-        print_json({"run": str(opened.path), "on": files or "validation", "label_errors": label_errors})
+        errors = {"doubted": len(doubted), "label_errors": doubted[:n]}
+        print_json({"run": str(opened.path), "on": files or "validation"} | errors)
+    elif not doubted:
+        echo("no label is doubted: all texts are classified as they are labeled.")
     else:
-        print_table(label_errors_table(label_errors))
+        shown = f"the {n:,} least probable labels first" if len(doubted) > n else "the least probable label first"
+        echo(f"{quantity(len(doubted), 'text')} classified otherwise, {shown}:")
+        print_table(label_errors_table(doubted[:n]))

@@ -37,7 +37,7 @@ def details(
         "confusion": confusion_matrix(predicted[known], targets[known], len(classes)).tolist(),
         "per_class": per_class(predicted[:, None] == classes, targets[:, None] == classes, labels.names),
         "reliability": reliability(log_probs_of(outputs[known]), targets[known]),
-        "mistakes": label_errors(outputs, targets, labels, rows, MAX_ERRORS, errors_only=True),
+        "mistakes": label_errors(outputs, targets, labels, rows, MAX_ERRORS, most_confident=True),
     }
 
 
@@ -46,20 +46,18 @@ def label_errors(
     targets: NDArray[Any],
     labels: Labels,
     rows: Sequence[Row],
-    limit: int,
+    limit: int | None,
     *,
-    errors_only: bool = False,
+    most_confident: bool = False,
 ) -> list[dict[str, Any]]:
-    """The texts whose label is least probable, lowest first: hard texts and label errors (Northcutt et al. 2021).
-
-    `errors_only`: those classified otherwise, the most confident first.
-    """
+    """The texts that are classified otherwise, those with the least probable label first: hard texts and label errors
+    (Northcutt et al. 2021); or, with `most_confident`, those with the most probable answer first."""
+    if not rows:  # images have no text to show
+        return []
     known = targets != IGNORE
     of_label = np.where(known, outputs[np.arange(len(outputs)), np.where(known, targets, 0)], 1.0)
-    ranking = -outputs.max(1) if errors_only else of_label
-    order = [n for n in np.argsort(ranking, kind="stable")[: len(rows)] if known[n]]
-    if errors_only:
-        order = [n for n in order if outputs[n].argmax() != targets[n]]
+    ranking = -outputs.max(1) if most_confident else of_label
+    order = [n for n in np.argsort(ranking, kind="stable") if known[n] and outputs[n].argmax() != targets[n]]
     return [
         {
             "text": " | ".join(rows[n].texts),

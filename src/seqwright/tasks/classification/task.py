@@ -261,8 +261,9 @@ class ClassificationRun(Run):
             progress.note(text)
         return evaluate(self.predictor, self.codec, rows.rows, settings, progress=progress)
 
-    def label_errors(self, on: str | Sequence[str] | None = None, limit: int = 20) -> list[dict[str, Any]]:
-        """The texts of files, or of the validation data, whose label is least probable, lowest first."""
+    def label_errors(self, on: str | Sequence[str] | None = None, limit: int | None = 20) -> list[dict[str, Any]]:
+        """The texts of files, or of the validation data, that are classified otherwise, at most `limit`: those whose
+        label is least probable first."""
         if self.labels.kind != "single":
             raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
         rows = self.rows(on).rows
