@@ -333,8 +333,8 @@ def plan(
     progress: Progress = SILENT,
 ) -> Plan:
     """Layers, parameters, multiply-adds, memory, training cost and time of a recipe, as `seqwright plan` prints them.
-    `vocabulary` and `labels` are sizes that only the data have; `measured` reads the data and times a few steps;
-    `gpus` forecasts memory, communication and time on so many GPUs of a kind."""
+    `vocabulary` and `labels` are sizes that only the data have, or the run whose folder is given; `measured` reads the
+    data and times a few steps; `gpus` forecasts memory, communication and time on so many GPUs of a kind."""
     from seqwright.studies.plan import plan as make_plan
 
     return make_plan(

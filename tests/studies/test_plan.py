@@ -82,6 +82,18 @@ def test_attention_has_two_products_of_all_positions() -> None:
     assert [layer.mult_adds for layer in linear] == [40 * 128 * 512] * 2
 
 
+def test_plan_of_a_run_takes_its_vocabulary_and_labels(tmp_path: Path) -> None:
+    rows = [f"{'abc'[n % 3]}\tthe word{n % 7} of text {n}" for n in range(30)]
+    (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n")
+    keys = ["tokenizer.kind=words", "training.steps=1", "model.width=8"]
+    run = sw.train(labeled=str(tmp_path / "rows.tsv"), model="lstm", set=keys, run=tmp_path / "run")
+    parameters = run.summary["parameters"]
+    assert sw.plan(run.path).parameters == sw.plan(run.path / "recipe.toml").parameters == parameters
+    assert sw.plan(run.path, set=["model.width=16"]).parameters > parameters
+    assert sw.plan(run.path, vocabulary=1000, labels=3).parameters > parameters
+    assert sw.plan(run.path, set=["tokenizer.size=1000"]).parameters > parameters  # another, which is not learned yet
+
+
 def test_plan_beside_measured_steps(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat\n" * 50)

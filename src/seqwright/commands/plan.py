@@ -30,13 +30,14 @@ def command(
 ) -> None:
     """Plan RECIPE: layers with output shapes, parameters, multiply-adds and memory; training cost and time.
 
-    Nothing is trained, and without --measure no data are read.
+    Nothing is trained, and without --measure no data are read. Of a run, its vocabulary and labels are taken.
 
     \b
     seqwright plan imdb-cnn
     seqwright plan gpt3-175b
     seqwright plan gpt3-6.7b --gpus 64 --set training.precision=bf16
     seqwright plan lecture-generation --measure
+    seqwright plan runs/notes-gpt --set model.layers=12               (the recipe of a run, and its vocabulary)
     """
     from seqwright.api import plan
     from seqwright.reporting.progress import TerminalProgress

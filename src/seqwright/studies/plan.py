@@ -26,6 +26,7 @@ from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_ranks
 from seqwright.pipeline.shipped import find
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import is_run
 from seqwright.studies.device_speed import DeviceSpeed, device_speed
 from seqwright.studies.layer_table import layer_table
 from seqwright.studies.plan_result import Measured, Plan
@@ -65,6 +66,8 @@ def plan(
     """The plan of a recipe. Sizes come from the recipe alone: `vocabulary` and `labels` where only the data have them,
     `length` for rows of another length. `measured` reads the data, and takes a few steps on them. `gpus` adds the
     forecast for so many GPUs of a kind."""
+    run = _run_of(Path(recipe))
+    recipe = recipe if run is None else run.recipe_path
     table = _table(recipe)
     data = table["data"] if isinstance(table["data"], dict) else {"train": None}  # otherwise `make` reports it
     named = "train" in data or any(parse_override(each)[0] == "data.train" for each in overrides)
@@ -83,9 +86,26 @@ def plan(
     if measured:
         made = _measured(recipes.load(recipe, overrides), progress, gpus=gpus, gpu=gpu)
     else:
-        sizes, row = _synthetic(wanted, vocabulary, labels, length)
+        known = None if run is None or _cuts_otherwise(overrides) else _learned_sizes(wanted, run)
+        sizes, row = _synthetic(wanted, vocabulary, labels, length, known)
         made = _plan(wanted, sizes, row, rows=_rows(wanted, row), gpus=gpus, gpu=gpu)
     return made
+
+
+def _run_of(path: Path) -> RunDirectory | None:
+    """The run that is planned again: the folder, or that of its recipe."""
+    folder = path.parent if path.name == RunDirectory(path.parent).recipe_path.name else path
+    return RunDirectory.open(folder, contents=False) if is_run(folder) else None
+
+
+def _cuts_otherwise(overrides: Sequence[str]) -> bool:
+    """Whether vocabulary and labels would not be those of the run whose recipe is changed so."""
+    return any(parse_override(override)[0].startswith(("data.", "tokenizer.")) for override in overrides)
+
+
+def _learned_sizes(wanted: Recipe, run: RunDirectory) -> Any:
+    """Sizes of vocabularies and labels that a run has learned from its data; None before it has."""
+    return build.task_spec(wanted.data.kind).run.codec_class.open(run).sizes if run.learned else None
 
 
 def _table(recipe: str | Path) -> dict[str, Any]:
@@ -207,11 +227,15 @@ def _peak_bytes(on: torch.device) -> int:
     return used if sys.platform == "darwin" else 1024 * used  # macOS counts bytes, Linux kilobytes
 
 
-def _synthetic(wanted: Recipe, vocabulary: int | None, labels: int | None, length: int | None) -> tuple[Any, Batch]:
-    """Sizes as the recipe has them, and a row of the longest length that it allows."""
+def _synthetic(
+    wanted: Recipe, vocabulary: int | None, labels: int | None, length: int | None, known: Any = None
+) -> tuple[Any, Batch]:
+    """Sizes as the recipe has them, or those `known` from a run, and a row of the longest length that it allows."""
     kind = wanted.data.kind
     if kind in ("images", "captions"):
         raise UserError("the sizes of images follow from the data; add --measure, which reads them.")
+    if known is not None and vocabulary is None and labels is None:
+        return known, _synthetic(wanted, 5, labels, length)[1]
     words = Vocabulary(size=_vocabulary(wanted, vocabulary), unk=0, pad=1, sos=2, eos=3, mask=4)
     length = length or _length(wanted)
     ids = torch.full((1, length), 2)
