@@ -83,6 +83,8 @@ def test_seeds_of_a_recipe_are_one_system(folder: Path) -> None:
     comparison = compared(folder, "lstm-1", "bag", "lstm-2", metrics=["accuracy"])
     lstm = next(system for system in comparison.systems if system.name == "lstm")
     assert lstm.seeds == (1, 2)
+    assert comparison.shown_run(lstm.name) == f"{lstm.name} (seed 1)"
+    assert f"{lstm.name} (seed 1)" in comparison.html()
     accuracy = lstm.scores["accuracy"]
     assert accuracy.values == tuple(sw.open(run).evaluate()["accuracy"] for run in lstm.runs)
     assert accuracy.value == sum(accuracy.values) / 2

@@ -83,14 +83,15 @@ def _tests(comparison: Results) -> Html:
 
 
 def _examples(comparison: Results) -> Html:
-    cards = [_card(example) for example in comparison.different]
+    cards = [_card(example, comparison) for example in comparison.different]
     lead = "The examples without which the difference would change most."
     return section("Where they differ most", grid(cards, "cards two"), lead=lead)
 
 
-def _card(example: ComparedExample) -> Html:
+def _card(example: ComparedExample, comparison: Results) -> Html:
     entries = [("input", example.input), ("reference", example.reference)]
-    entries += [(example.one, example.outputs[0]), (example.other, example.outputs[1])]
+    systems = zip((example.one, example.other), example.outputs, strict=True)
+    entries += [(comparison.shown_run(name), output) for name, output in systems]
     shown = [join([element("dt", name), element("dd", text)]) for name, text in entries if text]
     return element("div", element("h3", f"favors {example.favors}"), element("dl", *shown, class_="pair sample"))
 

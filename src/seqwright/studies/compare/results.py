@@ -94,6 +94,11 @@ class Results:
     def headline(self) -> str:
         return self.metrics[0]
 
+    def shown_run(self, name: str) -> str:
+        """Whose outputs the examples show: those of a system of several seeds are of its first run."""
+        system = next(system for system in self.systems if system.name == name)
+        return f"{name} (seed {system.seeds[0]})" if len({*system.seeds}) > 1 else name
+
     def test(self, one: str, other: str, metric: str | None = None) -> PairedTest:
         """The test of two systems; `one` of it has the better headline score."""
         wanted = {one, other}, metric or self.headline

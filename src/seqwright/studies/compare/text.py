@@ -126,7 +126,7 @@ def _examples(comparison: Results) -> Iterator[str]:
         if example.reference:
             yield f"  reference: {_shortened(example.reference)}"
         for name, output in zip((example.one, example.other), example.outputs, strict=True):
-            yield f"  {name}: {_shortened(output)}"
+            yield f"  {comparison.shown_run(name)}: {_shortened(output)}"
 
 
 def _shortened(text: str) -> str:
