@@ -84,6 +84,49 @@ def test_values_that_are_no_numbers_are_named(seqwright: Command, trained: Path)
         assert f"'{option}': 'x' is no {kind}." in seqwright(*command, option, "x").err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("train", "--output", "x"), "Did you mean --run FOLDER?"),
+        (("train", "--gpu"), "--set training.device=cuda"),
+        (("train", "--cpu"), "--set training.device=cpu"),
+        (("train", "--epochs", "3"), "--set training.epochs=…"),
+        (("sweep", "--lr", "3"), "--set training.learning_rate=…"),
+        (("train", "--input", "a.txt"), "--text FILE"),
+        (("train", "--resume"), "`seqwright train --run RUN` resumes"),
+        (("train", "--label-column", "x"), "--columns text=NAME"),
+        (("classify", "--output", "x"), "Did you mean --out FILE?"),
+        (("classify", "-o", "x"), "Did you mean --out FILE?"),
+        (("classify", "--cuda"), "Did you mean --device cuda?"),
+        (("classify", "--model-path", "x"), "The run is an argument: seqwright classify RUN."),
+        (("translate", "--input", "x"), "The file is an argument: seqwright translate RUN FILE."),
+        (("translate", "--beam-size", "3"), "Did you mean --beam?"),
+        (("generate", "--topk", "3"), "Did you mean --top-k?"),
+        (("generate", "--num-beams", "3"), "Did you mean --beam?"),
+        (("generate", "--prompt", "a"), "seqwright generate RUN PROMPT"),
+        (("evaluate", "--test", "x"), "Did you mean --on FILE?"),
+        (("compare", "--output", "x"), "Did you mean --html FILE?"),
+        (("export", "--format", "arpa"), "Did you mean --to FORMAT?"),
+    ],
+)
+def test_options_of_other_tools_are_answered_with_ours(
+    seqwright: Command, arguments: tuple[str, ...], meant: str
+) -> None:
+    result = seqwright(*arguments)
+    assert (result.status, meant in result.err) == (2, True), result.err
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "empty.csv", "empty.tsv", "empty.jsonl"])
+def test_an_empty_input_has_an_empty_output(seqwright: Command, trained: Path, workdir: Path, name: str) -> None:
+    (workdir / name).write_text("")
+    result = seqwright("score", trained, name)
+    assert (result.status, result.out, result.err) == (0, "", f"{name} is empty.\n")
+    assert seqwright("score", trained, name, "--out", f"out-{name}").status == 0
+    assert (workdir / f"out-{name}").read_text() == ""
+    piped = seqwright("score", trained, "--format", "csv")
+    assert (piped.status, piped.out, piped.err) == (0, "", "standard input is empty.\n")
+
+
 def test_every_command_prints_json(seqwright: Command, trained: Path) -> None:
     assert seqwright("train", "--run", trained, "--json").json["already"]
     scores = seqwright("evaluate", trained, "--json").json

@@ -28,6 +28,62 @@ EXPECTED = {
 }
 """Commands that people expect, and what does it here."""
 
+TRAINING = ("train", "sweep", "ladder", "plan")
+"""Commands whose `--set` takes every key of a recipe."""
+SETTABLE = {
+    "evaluate": ("evaluation.",),
+    **dict.fromkeys(("generate", "translate", "classify", "caption", "chat", "where"), ("decoding.",)),
+}
+"""Sections whose keys `--set` takes in other commands."""
+
+_OUTPUT = (
+    ("--out", "Did you mean --out FILE?"),
+    ("--run", "Did you mean --run FOLDER?"),
+    ("--html", "Did you mean --html FILE?"),
+)
+_GPU, _CPU = (
+    (("--device", f"Did you mean --device {name}?"), ("TRAINING", f"It is a key: --set training.device={name}."))
+    for name in ("cuda", "cpu")
+)
+_INPUT = (
+    ("--on", "Did you mean --on FILE?"),
+    ("TEXT_OR_FILE", "The file is an argument: COMMAND RUN FILE."),
+    ("TEXTS_OR_FILES", "The file is an argument: COMMAND RUN FILE."),
+    ("--prompts", "Did you mean --prompts FILE?"),
+    ("--text", "Did you mean --text FILE? Other kinds of data have options of their own, as --labeled."),
+)
+_HELD_OUT = (("--valid", "Did you mean --valid FILE?"), ("--on", "Did you mean --on FILE?"))
+_RUN = (("RUN", "The run is an argument: COMMAND RUN."), ("--from", "Did you mean --from RUN, which fine-tunes it?"))
+_COLUMN = (("--columns", "Did you mean --columns text=NAME? Roles are named, as in text=body,label=stars."),)
+_TEXT = (
+    ("PROMPT", "The prompt is an argument: COMMAND RUN PROMPT."),
+    ("TEXT_OR_FILE", "The text is an argument: COMMAND RUN TEXT."),
+    ("TEXTS_OR_FILES", "The text is an argument: COMMAND RUN TEXT."),
+)
+_RESUME = (("--run", "`seqwright train --run RUN` resumes."),)
+EXPECTED_OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
+    **dict.fromkeys(("output", "output_dir", "output_file", "out", "out_dir", "o"), _OUTPUT),
+    **dict.fromkeys(("save", "save_dir", "save_path", "model_dir"), _OUTPUT),
+    **dict.fromkeys(("gpu", "gpus", "cuda", "use_gpu", "use_cuda"), _GPU),
+    **dict.fromkeys(("cpu", "use_cpu", "no_cuda"), _CPU),
+    **dict.fromkeys(("input", "input_file", "i", "file", "data", "data_path", "dataset"), _INPUT),
+    **dict.fromkeys(("train", "train_file", "train_data", "corpus"), _INPUT),
+    **dict.fromkeys(("test", "test_file", "dev", "eval_file", "validation_file"), _HELD_OUT),
+    **dict.fromkeys(("model", "m", "model_path", "model_name_or_path", "checkpoint", "ckpt", "weights"), _RUN),
+    **dict.fromkeys(("column", "text_column", "label_column", "text_col", "label_col"), _COLUMN),
+    **dict.fromkeys(("prompt", "text"), _TEXT),
+    **dict.fromkeys(("resume", "resume_from", "resume_from_checkpoint", "continue"), _RESUME),
+    **dict.fromkeys(("config", "config_file", "recipe"), (("RECIPE", "The recipe is an argument: COMMAND RECIPE."),)),
+    **dict.fromkeys(("verbose", "v"), (("--quiet", "Progress is shown unless --quiet hides it."),)),
+    "format": (("--to", "Did you mean --to FORMAT?"),),
+    "label_errors": (("TEXT_OR_FILE", "`seqwright evaluate RUN --on FILE --label-errors N` lists them."),),
+    "greedy": (("--temperature", "Did you mean --temperature 0?"),),
+    "do_sample": (("--temperature", "Sampling is the default; --temperature 0 is greedy, and --beam N searches."),),
+    "tokenizer": (("TRAINING", "It is a key: --set tokenizer.kind=…"),),
+}
+"""Options of other tools, and what each means here: the first row whose option, argument (in capitals) or TRAINING a
+command has."""
+
 
 NOT_A_NUMBER = re.compile(r"is not a valid (integer|float)( range)?")
 """click's words for a value that is no number."""
@@ -60,22 +116,27 @@ def command_hint(name: str, known: dict[str, str]) -> str:
 
 
 def option_hint(option: str, command: click.Command) -> str:
-    """The option of this command that an unknown one means, or the recipe key that `--set` takes; empty without."""
+    """What an unknown option means here: one of this command, an argument, or a recipe key that `--set` takes; empty
+    where nothing is known."""
     name = option.lstrip("-").replace("-", "_")
     flags = {parameter.name: parameter.opts[0] for parameter in command.params if parameter.opts[0].startswith("--")}
     if name in flags:  # --max_tokens
         return f" Did you mean {flags[name]}?"
+    arguments = {str(one.name).upper() for one in command.params if isinstance(one, click.Argument)}
+    known = {*flags.values(), *arguments, *(["TRAINING"] if command.name in TRAINING else [])}
+    for wanted, hint in EXPECTED_OPTIONS.get(name, ()):
+        if wanted in known:
+            return f" {hint.replace('COMMAND', f'seqwright {command.name}')}"
     meant = KEYS_BY_SYNONYM.get(name, ())
-    synonyms = {*meant, *(other for key in meant for other in SYNONYMS[key])}
+    synonyms = {*meant, *(other for key in (name, *meant) for other in SYNONYMS.get(key, ()))}
     if same := [flag for parameter, flag in flags.items() if parameter in synonyms]:
         return f" Did you mean {same[0]}?"
     if "--set" not in flags.values():
         return ""
-    if command.name == "train" and (key := training_key(name)):
+    if command.name in TRAINING and (key := training_key(name)):
         return f" It is a key of the recipe: --set {key}=…"
     from seqwright.pipeline.recipe import keys_named
 
-    # A tagger predicts the best tags without options of decoding.
-    settable = ("data.encoding", "data.errors", *(() if command.name == "tag" else ("decoding.", "evaluation.")))
-    keys = [key for key in keys_named(name) if command.name == "train" or key.startswith(settable)]
+    settable = ("data.encoding", "data.errors", *SETTABLE.get(str(command.name), ()))
+    keys = [key for key in keys_named(name) if command.name in TRAINING or key.startswith(settable)]
     return f" It is a key of the recipe: --set {keys[0]}=…" if keys else ""
