@@ -18,6 +18,7 @@ from seqwright.models.bag.features import CSRMatrix, NGramVectorizer, hstack, me
 from seqwright.models.bag.linear import fit_linear
 from seqwright.models.bag.model import BagConfig, bag
 from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency
+from seqwright.models.bag.selection import FOLDS, fold_rows
 from seqwright.models.bag.unpadded import Unpadded
 
 WORDS = 12
@@ -109,6 +110,21 @@ def test_csr_products_equal_dense_products() -> None:
     assert_close(x @ weight, dense @ weight)
     assert_close(x.transposed @ rows, dense.T @ rows)
     assert_close(x.select(torch.tensor([7, 0, 7])) @ weight, dense[[7, 0, 7]] @ weight)
+
+
+def test_copies_of_a_text_are_in_one_fold() -> None:
+    texts = [[n // 6, 6 + n % 6] for n in range(30)]
+    _, once = NGramVectorizer.fit_transform(*flat(texts), order=2, min_df=1, vocabulary=WORDS)
+    shuffled = torch.randperm(len(once), generator=torch.Generator().manual_seed(0))
+    for part, fold in zip(shuffled.tensor_split(FOLDS), fold_rows(once, shuffled), strict=True):
+        assert torch.equal(part, fold)
+    _, twice = NGramVectorizer.fit_transform(*flat(texts + texts), order=2, min_df=1, vocabulary=WORDS)
+    shuffled = torch.randperm(len(twice), generator=torch.Generator().manual_seed(0))
+    folds = fold_rows(twice, shuffled)
+    assert sorted(torch.cat([*folds]).tolist()) == list(range(60))
+    assert [len(fold) for fold in folds] == [12] * FOLDS
+    for fold in folds:
+        assert {(n + 30) % 60 for n in fold.tolist()} == {*fold.tolist()}
 
 
 @pytest.mark.parametrize("center", [0.0, 0.5])

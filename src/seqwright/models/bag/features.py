@@ -43,6 +43,13 @@ class CSRMatrix:
         return self.indptr.diff().float().unsqueeze(1)
 
     @property
+    def row_hashes(self) -> Tensor:
+        """(N,): sums of hashes of the columns of each row, the same for rows of the same columns."""
+        rows = torch.repeat_interleave(torch.arange(len(self)), self.indptr.diff())
+        hashes = torch.from_numpy(mix64(np.arange(1, self.width + 1, dtype=np.uint64) * GOLDEN).view(np.int64))
+        return torch.zeros(len(self), dtype=torch.long).index_add_(0, rows, hashes[self.columns])
+
+    @property
     def unmerged_width(self) -> int:
         """Number of columns before equal ones were merged."""
         return self.width if self.copies is None else int(self.copies.sum())

@@ -109,6 +109,17 @@ def can_use_lbfgs(x: CSRMatrix, output: OutputSpec) -> bool:
     return not can_use_ridge(x, output) or x.unmerged_width * output.count <= MAX_LBFGS_WEIGHTS
 
 
+def fold_rows(x: CSRMatrix, shuffled: Tensor) -> Sequence[Tensor]:
+    """The rows of each fold; copies of a text are in one fold, since a copy that was learned would answer for it."""
+    _, group = torch.unique(x.row_hashes[shuffled], return_inverse=True)
+    position = torch.arange(len(shuffled))
+    first = torch.full_like(position, len(position)).scatter_reduce_(0, group, position, "amin")[group]
+    first = torch.where(x.indptr.diff()[shuffled] > 0, first, position)  # without n-grams, texts are not copies
+    texts, number = torch.unique(first, return_inverse=True)
+    fold = torch.cat([torch.full_like(part, n) for n, part in enumerate(texts.tensor_split(FOLDS))])
+    return [shuffled[fold[number] == n] for n in range(FOLDS)]
+
+
 def select(
     x: CSRMatrix,
     *,
@@ -129,9 +140,9 @@ def select(
     if len(x) < MIN_TEXTS:
         return unscored
     shuffled = torch.from_numpy(np.random.default_rng(0).permutation(len(x)))
-    held = shuffled.tensor_split(FOLDS) if can_cross_validate(x, output) else shuffled.tensor_split(HELD_OUT)[:1]
+    held = fold_rows(x, shuffled) if can_cross_validate(x, output) else shuffled.tensor_split(HELD_OUT)[:1]
     kept = [shuffled[~torch.isin(shuffled, fold)] for fold in held]
-    folds = [Fold(output, x, target, *rows) for rows in zip(kept, held, strict=True)]
+    folds = [Fold(output, x, target, *rows) for rows in zip(kept, held, strict=True) if len(rows[0])]
     if not any(len(fold.truth) for fold in folds):
         return unscored
     candidates: list[Candidate] = []
