@@ -356,6 +356,7 @@ def class_scores(
 ) -> dict[str, Any]:
     """Scores with intervals, and the tables behind them."""
     scaled = scaled_outputs(outputs, labels, settings.decoding)
-    counts = classification_counts(scaled, targets, labels, settings.decoding, fingerprint)
+    unseen = max(1, len(labels.unknown_counts(rows)))
+    counts = classification_counts(scaled, targets, labels, settings.decoding, fingerprint, unseen=unseen)
     tables = details(scaled, targets, labels, rows, settings.decoding)
     return scores_json(counts, settings.evaluation) | {"details": tables}
