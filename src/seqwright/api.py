@@ -225,8 +225,8 @@ def ladder(
 
 @hinted
 def compare(
-    runs: Sequence[Run | str | Path],
-    *,
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    *more: Run | str | Path,
     on: Files = (),
     metrics: Sequence[str] = (),
     columns: Columns = (),
@@ -241,7 +241,7 @@ def compare(
     from seqwright.studies.compare.checks import check_runs
     from seqwright.studies.compare.compare import compare as compare_runs
 
-    runs = [runs] if isinstance(runs, Run | str | Path) else list(runs)  # may be an iterator
+    runs = [*([runs] if isinstance(runs, Run | str | Path) else runs), *more]  # may be an iterator
     check_runs([run.path if isinstance(run, Run) else Path(run) for run in runs], on)
     opened = (
         run if isinstance(run, Run) else open(run, device=device, columns=columns, set=set, trust=trust) for run in runs
@@ -362,19 +362,21 @@ def probe(run: Run | str | Path, templates: str | Path | None = None) -> list[di
 
 @hinted
 def mix(
-    runs: Sequence[str | Path],
-    run: str | Path,
-    *,
+    runs: str | Path | Sequence[str | Path],
+    *more: str | Path,
+    run: str | Path | None = None,
     on: str | Sequence[str] = (),
     geometric: bool = False,
     ngram: bool = False,
 ) -> Run:
-    """A mixture of runs with weights tuned on held-out data, as `seqwright mix` writes it; `ngram` adds an n-gram of
-    the first run's training text."""
+    """A mixture of runs with weights tuned on held-out data, as `seqwright mix` writes it, in the folder `run` or the
+    last one named; `ngram` adds an n-gram of the first run's training text."""
     from seqwright.studies.mix import mix as make_mixture
     from seqwright.studies.mix_ngram import mix_with_ngram
 
-    parts = [open(path) for path in runs]
+    folders = [*([runs] if isinstance(runs, str | Path) else runs), *more]
+    run = folders.pop() if run is None else run
+    parts = [open(path) for path in folders]
     if ngram:
         mix_with_ngram(parts, on, Path(run), open_run=open)
     else:

@@ -380,9 +380,12 @@ def register_encoder(kind: str, config: type[EncoderConfig], build: Callable[[An
     REGISTERED[kind] = Entry(config, build, heads)
 
 
-def from_arpa(path: Path) -> tuple[dict[str, Any], Any, list[str]]:
-    """The [model] table of an ARPA file, its model, and its tokens by id, special tokens first."""
+def from_arpa(
+    path: Path, known: tuple[Sequence[str], Vocabulary] | None = None
+) -> tuple[dict[str, Any], Any, list[str]]:
+    """The [model] table of an ARPA file, its model, and its tokens by id, special tokens first; `known` are the tokens
+    and the vocabulary of a tokenizer."""
     from seqwright.models.ngram.model import open_arpa
 
-    config, opened, tokens = open_arpa(path)
+    config, opened, tokens = open_arpa(path, known)
     return {"kind": "arpa"} | to_table(config), opened, tokens

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import seqwright as sw
 from seqwright.pipeline import budget
 from seqwright.pipeline.budget import Forecast, Speed
 from seqwright.training.config import TrainingConfig
@@ -166,6 +167,13 @@ def test_a_text_is_no_recipe_and_the_error_names_the_option(workdir: Path, seqwr
 
 def test_evaluating_on_training_files_is_noted(workdir: Path, seqwright: Command) -> None:
     seqwright("train", "--text", "text.txt", *MODEL, "--set", "training.steps=2", "--run", "gpt")
-    assert "warning: gpt was trained on" in seqwright("evaluate", "gpt", "--on", "text.txt").err
-    (workdir / "copy.txt").write_text("the cat sat on a mat\n" * 9)
-    assert "was trained on" not in seqwright("evaluate", "gpt", "--on", "copy.txt").err
+    assert "gpt was trained on" in seqwright("evaluate", "gpt", "--on", "text.txt").err
+    (workdir / "other.txt").write_text("the cat sat on a mat\n" * 9)
+    assert "was trained on" not in seqwright("evaluate", "gpt", "--on", "other.txt").err
+    (workdir / "copy.txt").write_bytes((workdir / "text.txt").read_bytes())
+    copied = seqwright("evaluate", "gpt", "--on", "copy.txt")
+    assert copied.err.count("was trained on") == 1
+    assert "copy.txt, a copy of " in copied.err
+    assert "copy.txt (training data)" in (workdir / "gpt" / "report.html").read_text()
+    with pytest.warns(sw.SeqwrightWarning, match="no score of unseen data"):
+        sw.open(workdir / "gpt").evaluate("copy.txt")

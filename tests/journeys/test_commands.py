@@ -276,8 +276,20 @@ def test_wrong_names_in_python_are_errors_that_name_ours(trained: Path) -> None:
     for value in (3, None, b"the", [None], [b"the"], ["the", 3], {"the": 1}):
         with pytest.raises(UserError, match=r"is no text; (decode|give)"):  # before the result is iterated
             sw.open(trained).score(value)
-    with pytest.raises(AttributeError, match=r"try run\.generate\(…\) or run\.score"):
+    with pytest.raises(AttributeError, match=r"'predict'\. It continues text; try run\.generate\(…\) or run\.score"):
         sw.open(trained).predict("the")
+    with pytest.raises(AttributeError, match=r"run\.tokenizer\.encode\(…\)"):
+        sw.open(trained).tokenize("the")
+    scores = run.evaluate()
+    assert scores["nats per token"] == scores["nll"]
+    for key, hint in {
+        "ppl": "'perplexity'",
+        "accuracy": "'next_token_accuracy'",
+        "bits_per_bite": "'bits_per_byte'",
+    }.items():
+        with pytest.raises(KeyError, match=f"Did you mean {hint}"):
+            scores[key]
+    assert scores.get("zzz") is None
     for name, hint in {"opwn": "'open'", "fit": "'train'", "evaluate": r"open\(RUN\)\.evaluate"}.items():
         with pytest.raises(AttributeError, match=hint):
             getattr(sw, name)
@@ -396,6 +408,38 @@ def test_runs_are_sorted_and_scores_of_different_texts_are_marked(seqwright: Com
     assert "left out for width: state, parameters, tokenizer, data; --json has all." in listed.err
     assert f"seqwright evaluate {long} --on FILE" in (workdir / long / "report.html").read_text()
     assert "Scores of different held-out texts" in shown
+
+
+def test_one_text_under_two_names_has_one_letter(seqwright: Command, workdir: Path) -> None:
+    (workdir / "bom.txt").write_bytes(b"\xef\xbb\xbf" + (workdir / "text.txt").read_bytes())
+    for name, text, kind in (("a", "text", "bytes"), ("b", "bom", "bytes"), ("c", "bom", "characters")):
+        keys = ("--set", f"tokenizer.kind={kind}", "-q")
+        seqwright("train", "--text", f"{text}.txt", "--model", "ngram", *keys, "--run", f"runs/{name}")
+    assert [row["text"] for row in seqwright("runs", "--json").lines] == ["A", "A", "A"]
+
+
+def test_recipes_are_searched_by_name_and_by_whole_words(seqwright: Command) -> None:
+    found = [row["name"] for row in seqwright("recipes", "lecture", "--json").lines]
+    assert found
+    assert all("lecture" in name for name in found)
+    found = [row["name"] for row in seqwright("recipes", "shakespeare", "--json").lines]
+    assert found == sorted(found, key=lambda name: "shakespeare" not in name)
+    assert "wikitext2-transformer" not in found[:3]
+
+
+def test_the_run_comes_first(seqwright: Command, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = seqwright("generate", "the", trained)
+    assert result.status == 2
+    assert f"the run comes first, as in `seqwright generate {trained} the`" in result.err
+
+
+def test_units_of_printed_scores_are_named(seqwright: Command, trained: Path) -> None:
+    result = seqwright("score", trained, "the cat", "--tokens")
+    assert (
+        "log-probability in nats, perplexity per token, text; below, its tokens with their surprisal in bits"
+        in result.err
+    )
+    assert len(result.out.splitlines()) == 2
 
 
 def test_report_is_titled_by_its_folder_and_shows_later_scores(seqwright: Command, run_copy: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from seqwright.studies.explain.catalog import KEYWORDS, TOPICS
 from tests.journeys.conftest import Command
 
 
@@ -33,6 +34,10 @@ def test_explain_refuses_what_it_cannot_do(seqwright: Command, workdir: Path) ->
     (workdir / "empty.txt").write_text("")
     for arguments, message in (
         (("bpee",), "Did you mean 'bpe'?"),
+        (("bptt",), "Did you mean 'rnn'?"),
+        (("beam search",), "Did you mean 'search'?"),
+        (("kneser-ney",), "Did you mean 'ngram'?"),
+        (("Softmax",), "Did you mean 'attention'?"),
         (("--step", "1"), "name a topic"),
         (("bpe", "--html", "x.html", "--json"), "leave --json and --step out"),
         (("bpe", "--on", "empty.txt"), "the text is empty"),
@@ -41,3 +46,9 @@ def test_explain_refuses_what_it_cannot_do(seqwright: Command, workdir: Path) ->
         refused = seqwright("explain", *arguments)
         assert refused.status == 2
         assert message in refused.err
+
+
+def test_other_words_for_topics_belong_to_one_topic_each() -> None:
+    words = [word for topic_words in KEYWORDS.values() for word in topic_words]
+    assert len({*words, *TOPICS}) == len(words) + len(TOPICS)
+    assert KEYWORDS.keys() <= TOPICS.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,41 @@ def test_arpa_round_trip_of_a_character_model(workdir: Path, seqwright: Command)
     seqwright("import", "c.arpa", "--run", "again")
     before, after = (seqwright("evaluate", r, "--on", "text.txt", "--json").json for r in ("run", "again"))
     assert after["bits_per_byte"] == pytest.approx(before["bits_per_byte"], abs=1e-5)
+
+
+def test_training_without_the_held_out_text_is_named_by_a_command_that_works(workdir: Path, seqwright: Command) -> None:
+    seqwright("train", "--text", "text.txt", *WORDS, "--run", "run")
+    refused = seqwright("train", "--run", "run", "--set", "data.refit=false").err
+    again = "`seqwright train run/recipe.toml --run run-2 --set data.refit=false`"
+    assert again in refused
+    assert again in seqwright("evaluate", "run").err
+    assert seqwright(*shlex.split(again.strip("`"))[1:]).status == 0
+    assert seqwright("evaluate", "run-2").status == 0
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "bytes", "bpe", "byte-bpe", "unigram", "wordpiece"])
+def test_arpa_round_trip_with_the_tokenizer(workdir: Path, seqwright: Command, kind: str) -> None:
+    """Import with the tokenizer is the run that was exported, also for tokens that are no words."""
+    (workdir / "odd.txt").write_text("a cat \tsat\x01 <0x41> <s> on\u3000the mät\n" * 40)
+    keys = ["--set", f"tokenizer.kind={kind}", "--set", "tokenizer.lowercase=true"]
+    seqwright("train", "--text", "odd.txt", "--model", "ngram", *keys, "--run", "run")
+    back = seqwright("export", "run", "m.arpa", "--json").json["import"]
+    assert seqwright(*shlex.split(back.replace("FOLDER", "again"))[1:]).status == 0
+    (workdir / "new.txt").write_text("The cat \x7f\tat <0x41>\u3000mät é\n" * 4)
+    before, after = (seqwright("evaluate", r, "--on", "new.txt", "--json").json for r in ("run", "again"))
+    assert after["tokens"] == before["tokens"]
+    assert after["nll"] == pytest.approx(before["nll"], abs=1e-6)
+    tokenizers = [(workdir / name / "tokenizer.json").read_text() for name in ("run", "again")]
+    assert tokenizers[0] == tokenizers[1]
+
+
+def test_import_without_a_tokenizer_says_what_it_needs(workdir: Path, seqwright: Command) -> None:
+    for kind, said in (("byte-bpe", "--tokenizer RUN/tokenizer.json"), ("wordpiece", "seems to hold subwords ('##")):
+        seqwright("train", "--text", "text.txt", "--model", "ngram", "--set", f"tokenizer.kind={kind}", "--run", kind)
+        seqwright("export", kind, f"{kind}.arpa")
+        assert said in seqwright("import", f"{kind}.arpa", "--run", f"{kind}-again").err
+    refused = seqwright("import", "byte-bpe.arpa", "--run", "x", "--tokenizer", "wordpiece")
+    assert "the tokenizer has no token" in refused.err
 
 
 def test_invalid_exports_and_imports_are_rejected(workdir: Path, seqwright: Command, trained: Path, run: Path) -> None:

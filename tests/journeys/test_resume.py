@@ -118,7 +118,8 @@ def test_resume_rejects_another_recipe_with_the_differences(seqwright: Command, 
     assert result.status == 2
     assert "run was begun with another recipe:" in result.err
     assert "now 0.5" in result.err
-    assert "another folder: --run run-2, or go on with the old settings: `seqwright train --run run`." in result.err
+    again = "`seqwright train run/recipe.toml --run run-2 --set training.learning_rate=0.5`"
+    assert f"in another folder: {again}, or go on with the old settings: `seqwright train --run run`." in result.err
     (run_copy.parent / "other.txt").write_text("another text\n" * 40)
     result = seqwright("train", "--text", "other.txt", *TINY_GPT, "--run", "run", "--set", "model.dropout=0.5")
     assert "or begin with the weights of the old one: --from run --run run-2" in result.err

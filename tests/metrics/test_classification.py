@@ -74,6 +74,34 @@ def test_labels_absent_from_training_are_a_class_never_predicted(classes: int) -
         assert scored["f1"] == pytest.approx(100 * oracle.f1_score(targets == 1, predicted == 1))
 
 
+@pytest.mark.parametrize("unseen", [1, 2, 5])
+def test_macro_f1_is_over_every_label_that_training_did_not_have(unseen: int) -> None:
+    oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
+    predicted, targets = predictions(3, 5)
+    targets[::9] = 3 + np.arange(len(targets[::9])) % unseen
+    known = np.where(targets > 2, IGNORE, targets)
+    counts = {one.name: one for one in class_counts(predicted, known, NAMES[:3], unseen=unseen)}
+    for average in ("macro", "weighted"):
+        expected = 100 * oracle.f1_score(targets, predicted, average=average, zero_division=0)
+        assert counts[f"{average}_f1"].value == pytest.approx(expected)
+    assert f"|classes:{3 + unseen}" in counts["macro_f1"].signature
+
+
+@pytest.mark.parametrize("right", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_macro_f1_lies_in_its_interval_however_rare_classes_are(right: float, seed: int) -> None:
+    """Resamples that draw no text of a rare class are over the same classes."""
+    generator = np.random.default_rng(seed)
+    targets = np.concatenate([np.zeros(200, np.int64), np.arange(1, 21)])
+    predicted = np.where(generator.random(len(targets)) < right, targets, 0)
+    names = [str(n) for n in range(21)]
+    score = scores(class_counts(predicted, targets, names), resamples=300, seed=1)["macro_f1"]
+    assert score.low is not None
+    assert score.high is not None
+    assert score.low <= score.value <= score.high
+    assert score.high < score.value + 15
+
+
 def test_multilabel_metrics_equal_scikit_learn() -> None:
     oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
     generator = np.random.default_rng(3)

@@ -85,6 +85,13 @@ def test_p_value_and_interval_agree_with_scipy() -> None:
     assert (ours.value, ours.low, ours.high) == pytest.approx((test.statistic, *interval), abs=0.005)
 
 
+def test_equal_errors_differ_by_zero_without_a_sign() -> None:
+    rows = np.ones((40, 2))
+    counts = Counts(name="nll", rows=rows, formula=mean, signature="nll", better=-1)
+    result = compare(counts, counts)
+    assert [str(number) for number in (result.value, result.low, result.high)] == ["0.0", "0.0", "0.0"]
+
+
 def test_seeds_are_averaged_and_widen_the_interval() -> None:
     good, bad, other = accuracy_counts(*[1] * 40), accuracy_counts(*[1, 0] * 20), accuracy_counts(*[1, 1, 1, 0] * 10)
     seeds = [good, bad]

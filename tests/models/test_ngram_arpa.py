@@ -59,11 +59,39 @@ def test_arpa_escapes_white_space_and_special_tokens(tmp_path: Path) -> None:
     vocabulary = Vocabulary(size=8, unk=0, pad=1, sos=2, eos=3)
     tokens = ["<unk>", "<pad>", "<sos>", "<eos>", " ", "\n", "<s>", "\u00a0x"]
     assert arpa_names(tokens, vocabulary)[2:] == ["<s>", "</s>", "<0x20>", "<0x0A>", "\\<s>", "<0xC2><0xA0>x"]
+    assert arpa_names([*tokens[:6], "a", "a"], vocabulary)[6:] == ["a", "<0x61>"]  # a piece, and its byte
     with pytest.raises(UserError, match="unique, non-empty token names"):
-        arpa_names([*tokens[:6], "a", "a"], vocabulary)
+        arpa_names([*tokens[:5], "a", "a", "a"], vocabulary)
     path = tmp_path / "spaces.arpa"
     path.write_text("\\data\\\nngram 1=2\n\n\\1-grams:\n-0.3\t<0x20>\n-0.3\t<0xC2><0xA0>x\n\n\\end\\\n")
     assert read_arpa(path)[1][4:] == [" ", "\u00a0x"]
+
+
+def test_names_of_bytes_are_words_to_every_reader() -> None:
+    """KenLM splits at NUL and white space; a name is UTF-8, and no two are alike."""
+    bytes_ = [bytes([n]).decode(errors="surrogateescape") for n in range(256)]
+    names = arpa_names(
+        ["<unk>", "<pad>", "<sos>", "<eos>", *bytes_, "<0x00>"], Vocabulary(size=261, unk=0, sos=2, eos=3)
+    )
+    assert len({*names}) == len(names)
+    assert all(name.encode().split() == [name.encode()] and "\0" not in name for name in names)
+    assert names[4:6] == ["<0x00>", "<0x01>"]
+    assert names[4 + 0xE1] == "<0xE1>"
+    assert names[-1] == "<0x3C>0x00>"
+
+
+def test_read_arpa_of_a_known_vocabulary(tmp_path: Path) -> None:
+    path = tmp_path / "srilm.arpa"
+    path.write_text(SRILM)
+    names = ["b", "</s>", "<s>", "c", "<unk>", "a"]
+    tables, tokens = read_arpa(path, names)
+    assert tokens == names
+    log10 = tables.levels[0].log_prob / np.log(10)
+    assert log10 == pytest.approx([-1, -0.30103, -np.inf, -np.inf, -1, -0.69897], abs=1e-5)
+    contexts = tables.advance(np.array([[2, 5]]), tables.empty_contexts(1))  # <s> a
+    assert tables.distribution(contexts[:, 0, 1:])[0, 0] / np.log(10) == pytest.approx(-0.2, abs=1e-5)
+    with pytest.raises(UserError, match=r"srilm\.arpa, line 9: the tokenizer has no token 'a'"):
+        read_arpa(path, names[:-1])
 
 
 def test_read_arpa_of_srilm(tmp_path: Path) -> None:
@@ -130,12 +158,15 @@ def test_arpa_ngram_without_its_prefix_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("kenlm") is None, reason="needs the kenlm module")
-def test_kenlm_scores_our_arpa_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("space", ["daily", " \n", "\0", "\udce1", "<0x00>"])
+def test_kenlm_scores_our_arpa_alike(tmp_path: Path, space: str) -> None:
     cows = Cows(order=3)
     path = tmp_path / "cows.arpa"
-    write_arpa(path, cows.model.tables, arpa_names(list(cows.id), cows.model.vocabulary), cows.model.vocabulary)
+    names = arpa_names([space if token == "daily" else token for token in cows.id], cows.model.vocabulary)
+    write_arpa(path, cows.model.tables, names, cows.model.vocabulary)
+    text = f"cows eat corn {names[cows.id['daily']]}"
     kenlm = subprocess.run(
-        [sys.executable, "-c", f"import kenlm; print(kenlm.Model({str(path)!r}).score('cows eat corn daily'))"],
+        [sys.executable, "-c", f"import kenlm; print(kenlm.Model({str(path)!r}).score({text!r}))"],
         capture_output=True,
         text=True,
         check=True,

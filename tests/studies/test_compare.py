@@ -79,6 +79,19 @@ def test_language_models_of_different_tokenizers_compare_in_bits_per_byte(folder
     assert comparison.keys["tokenizer.kind"] == ("characters", "bytes")
 
 
+def test_a_score_has_the_interval_of_evaluate(folder: Path) -> None:
+    for name, other, file, metric in (
+        ("ngram", "bytes", "test.txt", "bits_per_byte"),
+        ("bag", "lstm-1", None, "accuracy"),
+    ):
+        on = [str(folder / file)] if file else []
+        comparison = sw.compare(folder / name, folder / other, on=on)  # one by one
+        score = sw.open(folder / name).evaluate(on or None)["scores"][metric]
+        (system,) = (system for system in comparison.systems if system.name == name)
+        shown = system.scores[metric]
+        assert (shown.value, shown.low, shown.high) == (score["value"], score["low"], score["high"])
+
+
 def test_seeds_of_a_recipe_are_one_system(folder: Path) -> None:
     comparison = compared(folder, "lstm-1", "bag", "lstm-2", metrics=["accuracy"])
     lstm = next(system for system in comparison.systems if system.name == "lstm")
@@ -141,7 +154,7 @@ def test_models_that_were_fitted_on_held_out_text_are_refused_before_any_is_open
     held_out = sw.train(text=text, model="ngram", set=[*common, "data.refit=false"], run=tmp_path / "held-out").path
     sw.train(text=text, model="lstm", set=[*SMALL, *common], run=tmp_path / "lstm")
     sw.mix([tmp_path / "lstm"], ngram=True, run=tmp_path / "mixed")
-    with pytest.raises(sw.UserError, match=r"--on FILE, or train it with --set data\.refit=false"):
+    with pytest.raises(sw.UserError, match=r"`seqwright train \S+/recipe\.toml --run \S+-2 --set data\.refit=false`"):
         check_runs([held_out, folder / "ngram"], on=None)
     with pytest.raises(sw.UserError, match=r"n-gram of the mixture .* --on FILE"):
         check_runs([held_out, tmp_path / "mixed"], on=None)
@@ -189,8 +202,12 @@ def test_a_mixture_on_the_data_of_its_weights_has_a_warning(folder: Path, tmp_pa
     sw.mix([folder / "lstm-1", folder / "bag"], run=tmp_path / "mixed")
     assert "mixed were tuned on this data" in sw.compare([tmp_path / "mixed", folder / "bag"]).notes[0]
     other = tmp_path / "other.tsv"
-    other.write_text((folder / "labels.tsv").read_text())
+    other.write_text("".join(reversed((folder / "labels.tsv").read_text().splitlines(keepends=True))))
     assert sw.compare([tmp_path / "mixed", folder / "bag"], on=str(other)).notes == ()
+    other.write_text((folder / "labels.tsv").read_text())
+    notes = sw.compare([tmp_path / "mixed", folder / "bag"], on=str(other)).notes
+    assert all(f"other.tsv, a copy of {folder / 'labels.tsv'}" in note for note in notes)
+    assert len(notes) == 2
 
 
 def test_runs_that_hold_out_nothing_name_the_split_of_the_others(folder: Path, tmp_path: Path) -> None:

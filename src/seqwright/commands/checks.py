@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -23,6 +24,9 @@ def existing_run(context: click.Context, parameter: click.Parameter, value: Path
 
     for path in _each(value):
         if not is_run(Path(path)):
+            if isinstance(value, str) and (given := [name for name in sys.argv[2:] if is_run(Path(name))]):
+                command = f"seqwright {context.info_name} {shlex.quote(given[0])} {shlex.quote(value)}"
+                raise UserError(f"no run at {path}, but {given[0]} is one: the run comes first, as in `{command}`.")
             raise UserError(not_a_run(Path(path)))
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -69,7 +70,7 @@ def command(
     from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
     from seqwright.runs.facts import moved_files
-    from seqwright.runs.overlap import trained_on
+    from seqwright.runs.overlap import TrainingDataWarning, trained_on
 
     data_overrides, others = split_data_overrides(overrides)
     data_overrides += ["data.bad_rows=skip"] * skip_bad_rows
@@ -92,13 +93,12 @@ def command(
             f" {moved_files(opened.path, opened.settings.data)}"
         ) from None
     seen = trained_on(opened, files)
-    for file in seen:
-        echo(f"warning: {run} was trained on {file} (or a part of it): this is no score of unseen data.", err=True)
     if files and ranks.first and not record_scores(opened.directory, files, scores.as_json(), trained_on=bool(seen)):
         echo(f"{run} cannot be written: its report does not have these scores.", err=True)
     exact = None
     if precision != "fp32":
-        with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):
+        with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks), warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrainingDataWarning)  # issued above
             plain = open_run(run, device=device, trust=trust, **parsing)
             exact = plain.evaluate(files or None, progress=progress, **options)
     fingerprint = opened.fingerprint

@@ -35,4 +35,4 @@ def command(run: str, file: str, to: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"run": run, "file": file} | facts)
     else:
-        echo(f"{file}: {facts['bytes']:,} bytes.")
+        echo(f"{file}: {facts['bytes']:,} bytes. `{facts['import']}` imports it again.")

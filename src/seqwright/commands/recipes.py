@@ -68,8 +68,9 @@ def command(name: str | None, task: str | None, lectures: bool, keys: bool, mark
         rows = [
             {"task": path.parent.name, "name": name, "about": shipped.about(path)}
             for name, path in sorted(shipped.shipped().items(), key=lambda item: (item[1].parent.name, item[0]))
-            if matching is None or name in matching
         ]
+        if matching is not None:
+            rows = sorted((row for row in rows if row["name"] in matching), key=lambda row: matching.index(row["name"]))
         if task is not None:
             tasks = sorted({row["task"] for row in rows})
             rows = [row for row in rows if row["task"] == task]

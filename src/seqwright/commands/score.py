@@ -82,6 +82,9 @@ def command(
             back_offs = opened.back_off(line.ids.tolist()) if back_off else None
             yield row, _values(line, surprisals, back_offs), _text(line, surprisals, back_offs)
 
+    if by_token and table.format == "text" and not (as_json or filtered):
+        units = "log-probability in nats, perplexity per token, text; below, its tokens with their surprisal in bits"
+        echo(f"{units}:", err=True)
     output.write(results, source=text_or_file, what="scoring")
     if filtered:
         echo(bounds.summary(), err=True)

@@ -12,8 +12,8 @@ from seqwright.interop.arpa import export_arpa, import_arpa
 from seqwright.runs.run import Run
 
 EXPORTS: dict[str, Callable[[Run, Path], dict[str, Any]]] = {"arpa": export_arpa}
-IMPORTS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {"arpa": import_arpa}
-"""Importers by file extension, ignoring .gz and .xz."""
+IMPORTS: dict[str, Callable[[Path, Path, Path | None], dict[str, Any]]] = {"arpa": import_arpa}
+"""Importers by file extension, ignoring .gz and .xz: of a file, into a folder, with a tokenizer."""
 
 
 def export(run: Run, path: Path, to: str | None = None) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def export(run: Run, path: Path, to: str | None = None) -> dict[str, Any]:
     return {"to": name} | pick(name, EXPORTS, "export")(run, path)
 
 
-def importer(path: Path) -> Callable[[Path, Path], dict[str, Any]]:
+def importer(path: Path) -> Callable[[Path, Path, Path | None], dict[str, Any]]:
     """The importer for a file, by its extension."""
     extension = _extension(path)
     if extension not in IMPORTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,15 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def class_counts(predicted: Ints, targets: Ints, classes: Sequence[str]) -> Iterator[Counts]:
+def class_counts(predicted: Ints, targets: Ints, classes: Sequence[str], *, unseen: int = 1) -> Iterator[Counts]:
     """Single-label metrics: accuracy, macro and weighted F1, Matthews correlation, and binary F1 for two classes, the
-    second being the positive one. Labels absent from training (IGNORE) form one extra class that is never predicted
-    (decision 0140)."""
+    second being the positive one. Labels absent from training (IGNORE) are never predicted: their counts are of one
+    extra class, but macro F1 is over all `unseen` of them (decision 231)."""
     targets = np.where(targets == IGNORE, len(classes), targets)
     accuracy = np.stack([predicted == targets, np.ones(len(targets))], 1).astype(np.float64)
     yield Counts(name="accuracy", rows=accuracy, formula=percentage, signature=_signature("accuracy", targets, classes))
     predicted_one_hot, target_one_hot = (_one_hot(ids, len(classes) + 1) for ids in (predicted, targets))
-    yield from _f1_counts(predicted_one_hot, target_one_hot, classes)
+    yield from _f1_counts(predicted_one_hot, target_one_hot, classes, unseen=unseen)
     rows = _outcomes(predicted_one_hot, target_one_hot)
     yield Counts(name="matthews", rows=rows, formula=matthews, signature=_signature("matthews", targets, classes))
 
@@ -38,14 +39,26 @@ def multilabel_counts(predicted: Flags, targets: Flags, labels: Sequence[str]) -
     yield from _f1_counts(predicted, targets, labels, binary=False)
 
 
-def _f1_counts(predicted: Flags, targets: Flags, classes: Sequence[str], *, binary: bool = True) -> Iterator[Counts]:
+def _f1_counts(
+    predicted: Flags, targets: Flags, classes: Sequence[str], *, binary: bool = True, unseen: int = 1
+) -> Iterator[Counts]:
     rows = _outcomes(predicted, targets)
     if binary and len(classes) == 2:
         # Every C-th column from 1: true positives, predictions and targets of the positive class.
         facts = signature(_signature("f1", targets, classes), positive=classes[1])
         yield Counts(name="f1", rows=rows[:, 1 :: targets.shape[1]], formula=macro_f1, signature=facts)
-    for name, formula in (("macro_f1", macro_f1), ("weighted_f1", weighted_f1)):
-        yield Counts(name=name, rows=rows, formula=formula, signature=_signature(name, targets, classes))
+    f1, occurrences, _ = _f1_by_class(rows.sum(0, keepdims=True))
+    beyond = unseen - 1 if targets.shape[1] > len(classes) and targets[:, -1].any() else 0
+    averaged = int((occurrences > 0).sum()) + beyond
+    yield Counts(
+        name="macro_f1",
+        rows=rows,
+        formula=partial(macro_f1, beyond=beyond),
+        resampled=partial(_mean_f1, of_all=f1, classes=averaged),
+        signature=signature("macro_f1", examples=len(targets), classes=averaged),
+    )
+    facts = _signature("weighted_f1", targets, classes)
+    yield Counts(name="weighted_f1", rows=rows, formula=weighted_f1, signature=facts)
 
 
 def _outcomes(predicted: Flags, targets: Flags) -> Floats:
@@ -64,10 +77,20 @@ def _f1_by_class(sums: Floats) -> tuple[Floats, Floats, Floats]:
     return 200 * true_positives / np.maximum(predicted + targets, 1), predicted + targets, targets
 
 
-def macro_f1(sums: Floats) -> Floats:
-    """Unweighted mean F1 of the classes that occur in predictions or targets, in per cent."""
+def macro_f1(sums: Floats, *, beyond: int = 0) -> Floats:
+    """Unweighted mean F1 of the classes that occur in predictions or targets, in per cent, and of so many others, whose
+    F1 is 0."""
     f1, occurrences, _ = _f1_by_class(sums)
-    return f1.sum(1) / np.maximum((occurrences > 0).sum(1), 1)
+    return f1.sum(1) / np.maximum((occurrences > 0).sum(1) + beyond, 1)
+
+
+def _mean_f1(sums: Floats, *, of_all: Floats, classes: int) -> Floats:
+    """The same of resamples, over a fixed number of classes: a rare one that was not drawn has its F1 of all examples.
+
+    Without it, the average would be over the frequent classes, and the score might lie outside its own interval.
+    """
+    f1, occurrences, _ = _f1_by_class(sums)
+    return np.where(occurrences > 0, f1, of_all).sum(1) / max(classes, 1)
 
 
 def weighted_f1(sums: Floats) -> Floats:

@@ -34,6 +34,8 @@ class Counts:
     formula: Callable[[Floats], Floats]
     """Sums (N, quantities) of N samples to their scores (N,)."""
     signature: str
+    resampled: Callable[[Floats], Floats] | None = None
+    """The formula for resamples, where it is another: over the classes of all examples, also of those not drawn."""
     better: int = 1
     """1 if higher is better, -1 for errors."""
     biased: bool = False
@@ -59,7 +61,8 @@ def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, 
     by_name: dict[str, Score] = {}
     for examples in {len(metric.rows) for metric in metrics}:
         group = [metric for metric in metrics if len(metric.rows) == examples]
-        intervals = bootstrap([(metric.rows, metric.formula) for metric in group], resamples=resamples, seed=seed)
+        formulas = [(metric.rows, metric.resampled or metric.formula) for metric in group]
+        intervals = bootstrap(formulas, resamples=resamples, seed=seed)
         for metric, (low, high) in zip(group, intervals, strict=True):
             if metric.biased and low is not None and high is not None:
                 low, high = _basic_interval(metric.value, low, high)

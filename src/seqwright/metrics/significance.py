@@ -76,9 +76,9 @@ def difference(
     """The difference of two systems; their `resampled` scores are of the same resamples."""
     first = one[0]
     sign = first.better
-    low, high = interval([one, other], sign * (resampled_one - resampled_other), seed=seed)
+    low, high = interval([one, other], sign * (resampled_one - resampled_other) + 0.0, seed=seed)
     return Difference(
-        value=sign * (mean_value(one) - mean_value(other)),
+        value=sign * (mean_value(one) - mean_value(other)) + 0.0,  # equal scores differ by 0, not by -0.0
         low=low,
         high=high,
         p=(p := permutation_p(one, other, trials=trials, seed=seed)),
@@ -160,7 +160,9 @@ def resampled(systems: Sequence[System], *, trials: int = TRIALS, seed: int = 1)
             row[:] = np.bincount(generator.integers(0, examples, examples), minlength=examples)
         for model_sums, counts in zip(sums, models, strict=True):
             model_sums[span] = multiplicity @ counts.rows
-    scores = iter([counts.formula(model_sums) for model_sums, counts in zip(sums, models, strict=True)])
+    scores = iter(
+        [(counts.resampled or counts.formula)(model_sums) for model_sums, counts in zip(sums, models, strict=True)]
+    )
     return np.stack([np.mean([next(scores) for _ in system], 0) for system in systems])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,6 +30,7 @@ from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_lis
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
 from seqwright.pipeline.shipped import SHIPPED, find
+from seqwright.runs.finding import free_folder, training_with
 from seqwright.training.config import TrainingConfig
 
 DEFAULT_TASK = "text"
@@ -48,6 +49,8 @@ MAY_CHANGE = {
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is learned,
 device, compile, parallel, … up to the rounding of sums (and the dropout masks of ranks)."""
 
+MAX_SET = 3
+"""Differing keys that a message gives as a command."""
 MAX_CHANGES = 8
 """Keys that are named where a run would be resumed under another recipe."""
 
@@ -335,13 +338,17 @@ def check_same(old: Recipe, new: Recipe, where: Path, *, moved: Collection[str] 
         lines += [f"  {key} was {_show(before)}, now {_show(after)}" for key, before, after in shown[:MAX_CHANGES]]
         more = len(changed) - len(shown[:MAX_CHANGES])
         lines += [f"  and {quantity(more, 'more key')}"] * (more > 0)
-        raise ConfigError([*lines, _other_folder(old, new, where)])
+        raise ConfigError([*lines, _other_folder(old, new, where, changed)])
 
 
-def _other_folder(old: Recipe, new: Recipe, where: Path) -> str:
+def _other_folder(old: Recipe, new: Recipe, where: Path, changed: Sequence[tuple[str, Any, Any]]) -> str:
     """The next move where a folder holds a run of another recipe."""
-    free = next(path for n in itertools.count(2) if not (path := where.with_name(f"{where.name}-{n}")).exists())
-    moves = [f"Give the new one another folder: --run {free}"]
+    free = free_folder(where)
+    if len(changed) <= MAX_SET and all(isinstance(after, bool | int | float | str) for _, _, after in changed):
+        values = {key: json.dumps(after) if isinstance(after, bool) else str(after) for key, _, after in changed}
+        moves = [f"Train the new one in another folder: `{training_with(where, values)}`"]
+    else:
+        moves = [f"Give the new one another folder: --run {free}"]
     counted = old.kind in (*build.COUNTED, *build.DERIVED)
     if old.data.train != new.data.train and old.kind == new.kind and not counted:
         moves.append(f"or begin with the weights of the old one: --from {where} --run {free}")

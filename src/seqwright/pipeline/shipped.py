@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from seqwright.core.config import UserError, did_you_mean
@@ -35,12 +36,13 @@ def find(recipe: str | Path) -> Path:
 
 
 def search(word: str) -> list[str]:
-    """Names of the shipped recipes whose name, task or description has this word."""
+    """Names of the shipped recipes whose name or task has this word in it, then of those whose description has it as a
+    whole word."""
     folded = word.casefold()
-    return [
-        name
-        for name, path in shipped().items()
-        if any(folded in text.casefold() for text in (name, path.parent.name, about(path)))
+    named = [name for name, path in shipped().items() if folded in name.casefold() or folded in path.parent.name]
+    whole = re.compile(rf"\b{re.escape(folded)}\b")
+    return named + [
+        name for name, path in shipped().items() if name not in named and whole.search(about(path).casefold())
     ]
 
 

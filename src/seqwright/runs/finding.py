@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
+import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +36,17 @@ def find_runs(folder: Path, *, depth: int = 1) -> list[Path]:
                 path = folder / entry.name
                 runs += [path] if is_run(path) else find_runs(path, depth=depth - 1) if not entry.is_symlink() else []
     return runs
+
+
+def free_folder(path: Path) -> Path:
+    """A folder beside a run that is not there yet: runs/a-2."""
+    return next(free for n in itertools.count(2) if not (free := path.with_name(f"{path.name}-{n}")).exists())
+
+
+def training_with(run: Path, keys: Mapping[str, str]) -> str:
+    """The command that trains the recipe of a run with other values of some keys in a folder of its own."""
+    values = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in keys.items())
+    return f"seqwright train {shlex.quote(str(run / 'recipe.toml'))} --run {shlex.quote(str(free_folder(run)))}{values}"
 
 
 def not_a_run(path: Path) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -43,10 +44,22 @@ def listing(folder: str | Path, *, sort: SortKey = "name") -> list[dict[str, Any
     if not runs:
         raise UserError(f"no runs in {folder}; `seqwright train --text FILE` makes one.")
     rows = sorted((_row(path) for path in runs), key=_sort_key(sort))
-    texts = {text: n for n, text in enumerate(dict.fromkeys(row["text"] for row in rows if row.get("text")))}
+    texts = _same_texts([row["text"] for row in rows if row.get("text")])
+    letters = {text: _letter(n) for n, text in enumerate(dict.fromkeys(texts.values()))}
     for row in rows:
-        row["text"] = _letter(texts[row["text"]]) if row.get("text") else None
+        row["text"] = letters[texts[row["text"][0]]] if row.get("text") else None
     return rows
+
+
+def _same_texts(marks: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Held-out data by name and, for each, the first of the same data: those of one name, or of one hash."""
+    first: dict[str, str] = {}
+    for name, hash in marks:
+        known = [first[mark] for mark in (name, hash) if mark in first]
+        chosen = known[0] if known else name
+        first = {mark: chosen if of in known else of for mark, of in first.items()}
+        first |= {mark: chosen for mark in (name, hash) if mark}
+    return first
 
 
 def _sort_key(sort: SortKey) -> Any:
@@ -97,7 +110,8 @@ def _row(path: Path) -> dict[str, Any]:
     if (score := headline_score(summary)) is not None:
         row |= {"score_name": score.name, "score": score.value, "higher": score.higher}
         row["tokenizer"] = scored_tokenizer(score.signature) or row["tokenizer"]
-        row["text"] = _held_out(recipe, summary)
+        hash = re.search(r"\|text:([0-9a-f]+)", score.signature)
+        row["text"] = (_held_out(recipe, summary), hash[0] if hash else "")
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
     return row | {"state": state} | {key: summary.get(key, tuned.get(key)) for key in REACHED}
@@ -106,7 +120,8 @@ def _row(path: Path) -> dict[str, Any]:
 def _held_out(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The held-out data of a run's scores: its validation files, the split of its training files, or what tuned it.
 
-    The hash in a signature is of ids, which differ between tokenizers of the same text.
+    The hash in a signature is of ids, which differ between tokenizers of the same text: equal ones tell that two files
+    hold the same, different ones tell nothing.
     """
     data = recipe.get("data", {})
     names = as_list(summary.get("tuned_on")) or as_list(data.get("valid"))

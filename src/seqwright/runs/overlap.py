@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import filecmp
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from seqwright.core.config import UserError, to_table
+from seqwright.core.warning import SeqwrightWarning
 from seqwright.data.files import as_list, resolve
 from seqwright.runs.run import Run
+
+V = TypeVar("V", bound=Callable[..., Any])
 
 HELD_OUT = ("train", "valid", "split", "columns", "separator", "bad_rows")
 """Keys of [data] that determine the validation split."""
 
 
-def trained_on(run: Run, files: str | Sequence[str]) -> list[Path]:
-    """Those of the files that a run was trained on, by path."""
-    return sorted(set(map(_resolved, as_list(files))) & set(map(_resolved, as_list(run.settings.data.train))))
+class TrainingDataWarning(SeqwrightWarning):
+    """The data of an evaluation are training data."""
+
+
+def warns_of_training_data(evaluate: V) -> V:
+    """An `evaluate` of a run with a warning where it was trained on the files."""
+
+    @functools.wraps(evaluate)
+    def call(self: Run, on: str | Sequence[str] | None = None, **options: Any) -> Any:
+        for file in trained_on(self, on or ()):
+            text = f"{self.path} was trained on {file} (or a part of it): this is no score of unseen data."
+            warnings.warn(text, TrainingDataWarning, stacklevel=2)
+        return evaluate(self, on, **options)
+
+    return cast(V, call)
+
+
+def trained_on(run: Run, files: str | Sequence[str]) -> list[str]:
+    """Those of the files that a run was trained on, by path, or by their contents."""
+    learned, seen = sorted({*map(_resolved, as_list(run.settings.data.train))}), []
+    for path in sorted({*map(_resolved, as_list(files))}):
+        same = path if path in learned else next((other for other in learned if _same_contents(path, other)), None)
+        if same is not None:
+            seen.append(str(path) if same == path else f"{path}, a copy of {same}")
+    return seen
+
+
+def _same_contents(one: Path, other: Path) -> bool:
+    try:
+        return one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def tuned_on(run: Run, files: str | Sequence[str]) -> bool:

@@ -40,6 +40,8 @@ VERBS = (
 """All verbs of runs; one that a run does not support raises an error that names those it does."""
 PREDICT = {"predict", "infer", "inference", "transform"}
 """Verbs of other libraries that do what the verbs of a task do here."""
+OF_TOKENIZER = {"tokenize": "encode", "encode": "encode", "detokenize": "decode", "decode": "decode"}
+"""Methods that other libraries have on a model, and those of the tokenizer here."""
 PRECISIONS = (*machine.DTYPES, "int8")
 """dtypes of weights in inference; int8: rounded weights of linear layers, on a CPU."""
 GENERATIVE = {"generate", "translate", "caption", "chat"}
@@ -243,13 +245,14 @@ class Run:
         """What the run is: model, data, tokenizer, parameters and score, for print and notebooks."""
         recipe, score = self.directory.recipe(), headline_score(self.summary)
         parameters = self.summary.get("parameters") or sum(t.numel() for t in self.model.state_dict().values())
+        signed = f" ({score.signature})" if score and score.signature else ""  # a mixture's has none
         table = {
             "run": str(self.path) if self.step is None else f"{self.path} (unfinished, at step {self.step:,})",
             "model": f"{self.settings.kind}, which {self.description}",
             "data": f"{recipe.get('data', {}).get('kind')}: {data_name(recipe)}",
             "tokenizer": tokenizer_name(recipe),
             "parameters": f"{parameters:,}",
-            "score": "" if score is None else f"{score.name} {figure(score.value)} ({score.signature})",
+            "score": "" if score is None else f"{score.name} {figure(score.value)}{signed}",
         }
         return {name: value for name, value in table.items() if value}
 
@@ -271,9 +274,13 @@ class Run:
     def _hint(self, name: str) -> str:
         """The attribute that an unknown one means, or the verbs of the run."""
         public = [known for known in dir(type(self)) if not known.startswith("_") and known not in VERBS]
-        if name not in PREDICT and (close := difflib.get_close_matches(name, [*public, *self.verbs], n=1)):
+        if name not in (*PREDICT, *OF_TOKENIZER) and (
+            close := difflib.get_close_matches(name, [*public, *self.verbs], n=1)
+        ):
             return f". Did you mean '{close[0]}'?"
-        return f", which {self.description}; try {' or '.join(f'run.{verb}(…)' for verb in self.verbs)}."
+        if name in OF_TOKENIZER and hasattr(self, "tokenizer"):
+            return f"; the tokenizer has it: run.tokenizer.{OF_TOKENIZER[name]}(…)."
+        return f". It {self.description}; try {' or '.join(f'run.{verb}(…)' for verb in self.verbs)}."
 
     def _nothing_held_out(self, what: str) -> UserError:
         files = "SOURCE TARGET" if what == "pairs" else "FILE"

@@ -19,6 +19,7 @@ from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
+from seqwright.runs.finding import training_with
 from seqwright.runs.overlap import hold_out_the_same, training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
@@ -153,7 +154,7 @@ def _check_held_out(one: Run, other: Run, hint: str) -> None:
     if other.settings.data.refit:
         raise UserError(
             f"{other.path} was fitted on its held-out text, too (data.refit); give other text with --on FILE, or train"
-            f" it with --set data.refit=false{hint}."
+            f" it without: `{training_with(other.path, {'data.refit': 'false'})}`{hint}."
         )
 
 

@@ -7,12 +7,26 @@ from typing import Any, Self
 
 from rich.table import Table
 
+from seqwright.core.config import did_you_mean
 from seqwright.core.notebook import html_table
 from seqwright.metrics.counts import BootstrapConfig, Counts, scores_json, values
 from seqwright.metrics.examples import Examples
 from seqwright.reporting.numbers import figure, interval
 from seqwright.reporting.run_facts import title
 from seqwright.reporting.terminal import as_text, scores_table, signature
+
+SYNONYMS = {
+    "ppl": ("perplexity",),
+    "loss": ("nll",),
+    "cross_entropy": ("nll",),
+    "acc": ("accuracy", "next_token_accuracy"),
+    "accuracy": ("next_token_accuracy",),
+    "bpb": ("bits_per_byte",),
+    "bpc": ("bits_per_character",),
+    "f1": ("macro_f1",),
+    "mcc": ("matthews",),
+}
+"""What scores are called elsewhere, for "did you mean"."""
 
 
 class Scores(Mapping[str, Any]):
@@ -28,7 +42,16 @@ class Scores(Mapping[str, Any]):
         return Scores(values(counts) if quick else scores_json(counts, config))
 
     def __getitem__(self, key: str) -> Any:
-        return self.table[key]
+        """A value by its key, or by the name that is printed: "nats per token" is nll."""
+        if key in self.table:
+            return self.table[key]
+        scores = self.table.get("scores") or {}
+        printed = {title(name, scores): name for name in scores}
+        if key in printed:
+            return self.table[printed[key]]
+        meant = next((name for name in SYNONYMS.get(key, ()) if name in self.table), None)
+        hint = f" Did you mean '{meant}'?" if meant else did_you_mean(key, self.table)
+        raise KeyError(f"no score '{key}'.{hint}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.table)

@@ -13,7 +13,7 @@ import math
 import mmap
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,12 +36,13 @@ HASH_BASE = np.uint64(0x9E3779B97F4A7C15)
 NEWLINE, BLANK = 10, 32
 
 
-def read_arpa(path: Path) -> tuple[Tables, list[str]]:
-    """The tables of an ARPA file and its tokens by id: SPECIAL_TOKENS first, then words in file order."""
+def read_arpa(path: Path, names: Sequence[str] | None = None) -> tuple[Tables, list[str]]:
+    """The tables of an ARPA file and its tokens by id: SPECIAL_TOKENS first, then words in file order; or of a known
+    vocabulary, whose `names` come from `arpa_names`."""
     file = _File(path)
     sections = file.sections()
     unigrams = file.parse(sections[0])
-    tokens, ids = _vocabulary(unigrams.words)
+    tokens, ids = _vocabulary(unigrams.words) if names is None else (list(names), _known(path, unigrams, names))
     lookup = _Lookup(unigrams.hashes[:, 0], ids)
     if lookup.duplicate is not None:
         raise file.error(unigrams.lines[lookup.duplicate], f"duplicate 1-gram '{unigrams.words[lookup.duplicate]}'.")
@@ -277,6 +278,19 @@ def _vocabulary(words: list[str]) -> tuple[list[str], Ints]:
     return tokens, np.array(ids)
 
 
+def _known(path: Path, unigrams: Fields, names: Sequence[str]) -> Ints:
+    """The ids of the words of 1-grams in a known vocabulary."""
+    id_of = {name: id for id, name in enumerate(names)}
+    ids = [id_of.get("<unk>" if word == "<UNK>" else word, ABSENT) for word in unigrams.words]
+    if ABSENT in ids:
+        at = ids.index(ABSENT)
+        raise UserError(
+            f"{path}, line {unigrams.lines[at]}: the tokenizer has no token '{unigrams.words[at]}'; name the"
+            " tokenizer.json of the run that was exported."
+        )
+    return np.array(ids)
+
+
 def _unescape(word: str) -> str:
     """Inverse of `arpa_names`; byte escapes that are not valid UTF-8 (of other programs) stay as they are."""
     if RESERVED.fullmatch(word):
@@ -295,7 +309,9 @@ def _unigram_level(fields: Fields, ids: Ints, vocabulary: int, orders: int) -> L
     """The 1-grams as a level with a row for every id of the vocabulary."""
     log_prob, back_off = np.full(vocabulary, -np.inf, np.float32), np.zeros(vocabulary, np.float32)
     log_prob[ids], back_off[ids] = fields.log_prob, fields.back_off
-    log_prob[SPECIAL_IDS["<s>"]] = -np.inf  # never predicted; SRILM writes -99 there, KenLM 0
+    log_prob[
+        ids[[word == "<s>" for word in fields.words]]
+    ] = -np.inf  # never predicted; SRILM writes -99 there, KenLM 0
     return Level(np.arange(vocabulary), log_prob, back_off if orders > 1 else None, None)
 
 

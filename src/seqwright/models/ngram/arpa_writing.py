@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,26 +27,39 @@ DECIMALS = 7
 LINES = 1 << 16
 """Lines formatted at a time."""
 LN10 = np.log(10.0)
-ESCAPED = re.compile(r"\s|<(?=0x[0-9A-F]{2}>)")
-"""What is written as byte escapes: white space, which delimits columns, and text that looks like an escape."""
+ESCAPED = re.compile(r"[\s\x00-\x1f\x7f\ud800-\udfff]|<(?=0x[0-9A-F]{2}>)")
+"""What is written as byte escapes: white space and control characters, which delimit columns; bytes that are not UTF-8,
+which Python holds as surrogates; and text that looks like an escape."""
 RESERVED = re.compile(r"\\*(<s>|</s>|<unk>|<UNK>)\Z")
 """Spellings of special tokens, bare or behind backslashes; ordinary tokens that match get one more backslash."""
 
 
 def arpa_names(tokens: Sequence[str], vocabulary: Vocabulary) -> list[str]:
-    """Names of the ids in an ARPA file: <s> </s> <unk>, and white space inside tokens as byte escapes (`<0x20>`)."""
-    names = [ESCAPED.sub(lambda match: "".join(f"<0x{b:02X}>" for b in match[0].encode()), t) for t in tokens]
-    names = [f"\\{name}" if RESERVED.fullmatch(name) else name for name in names]  # a word like "<unk>"
-    for id, name in ((vocabulary.sos, "<s>"), (vocabulary.eos, "</s>"), (vocabulary.unk, "<unk>")):
-        if id is not None:
-            names[id] = name
-    for name, times in Counter(names).items():
-        if times > 1 or not name:
+    """Names of the ids in an ARPA file: <s> </s> <unk>, and white space inside tokens as byte escapes (`<0x20>`).
+
+    A token that has the name of an earlier one (`a` and the byte 0x61 of SentencePiece) is escaped whole.
+    """
+    names: dict[str, None] = {}  # in order of ids
+    reserved = {vocabulary.sos: "<s>", vocabulary.eos: "</s>", vocabulary.unk: "<unk>"}
+    for id, token in enumerate(tokens):
+        name = reserved.get(id) or _escape(token)
+        name = _byte_escapes(token) if name in names else name
+        if name in names or not name:
             raise UserError(
-                f"an ARPA file needs unique, non-empty token names, but {name!r} would name {times} of them;"
+                f"an ARPA file needs unique, non-empty token names, but {name!r} would name two of them;"
                 " train with a tokenizer whose tokens differ."
             )
-    return names
+        names[name] = None
+    return list(names)
+
+
+def _escape(token: str) -> str:
+    name = ESCAPED.sub(lambda match: _byte_escapes(match[0]), token)
+    return f"\\{name}" if RESERVED.fullmatch(name) else name  # a word like "<unk>"
+
+
+def _byte_escapes(text: str) -> str:
+    return "".join(f"<0x{byte:02X}>" for byte in text.encode(errors="surrogateescape"))
 
 
 def write_arpa(path: Path, tables: Tables, names: Sequence[str], vocabulary: Vocabulary) -> None:

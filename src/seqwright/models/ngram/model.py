@@ -249,12 +249,18 @@ def arpa(config: ArpaConfig, vocabulary: Vocabulary) -> NGram:
     return NGram(NGramConfig(order=config.order, unknown=config.unknown), vocabulary)
 
 
-def open_arpa(path: Path) -> tuple[ArpaConfig, NGram, list[str]]:
-    """The config, model and vocabulary (by id, special tokens first) of an ARPA file."""
-    tables, tokens = read_arpa(path)
-    special_ids = {name.strip("<>"): id for id, name in enumerate(SPECIAL_TOKENS)}
-    config = ArpaConfig(order=tables.order, unknown=bool(np.isfinite(tables.levels[0].log_prob[special_ids["unk"]])))
-    model = arpa(config, Vocabulary(size=len(tokens), **special_ids))
+def open_arpa(path: Path, known: tuple[Sequence[str], Vocabulary] | None = None) -> tuple[ArpaConfig, NGram, list[str]]:
+    """The config, model and vocabulary (by id, special tokens first) of an ARPA file; `known` is a vocabulary that it
+    was written with."""
+    if known is None:
+        tables, tokens = read_arpa(path)
+        vocabulary = Vocabulary(size=len(tokens), **{name.strip("<>"): id for id, name in enumerate(SPECIAL_TOKENS)})
+    else:
+        vocabulary = known[1]
+        tables, tokens = read_arpa(path, arpa_names(*known))
+    unknown = vocabulary.unk is not None and bool(np.isfinite(tables.levels[0].log_prob[vocabulary.unk]))
+    config = ArpaConfig(order=tables.order, unknown=unknown)
+    model = arpa(config, vocabulary)
     model.tables = tables
     return config, model, tokens
 

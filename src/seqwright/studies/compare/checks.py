@@ -11,6 +11,7 @@ from seqwright.core.config import UserError
 from seqwright.data.files import as_list
 from seqwright.metrics.examples import Examples
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import training_with
 
 READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.labels", "data.documents")
 """Keys by which two runs may read other examples from the same file."""
@@ -26,6 +27,8 @@ class Scored:
     """Dotted keys and values."""
     summary: dict[str, Any]
     examples: Examples
+    scores: Mapping[str, Any]
+    """Values with intervals and signatures, by name, as `evaluate` gives them."""
 
 
 def check_runs(paths: Sequence[Path], on: str | Sequence[str] | None) -> None:
@@ -60,7 +63,7 @@ def _check_refitted(recipes: Mapping[Path, Mapping[str, Any]]) -> None:
             )
         raise UserError(
             f"{path} was fitted on its held-out text, too (data.refit); name text that none of these runs was trained"
-            " on with --on FILE, or train it with --set data.refit=false."
+            f" on with --on FILE, or train it without: `{training_with(path, {'data.refit': 'false'})}`."
         )
 
 

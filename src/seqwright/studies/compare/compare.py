@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import MIN_UNITS, Floats
 from seqwright.metrics.significance import TRIALS
 from seqwright.reporting.run_facts import flatten
-from seqwright.runs.overlap import trained_on, tuned_on
+from seqwright.runs.overlap import TrainingDataWarning, trained_on, tuned_on
 from seqwright.runs.run import Run
 from seqwright.studies.compare.checks import Scored, check_examples
 from seqwright.studies.compare.comparison import Comparison
@@ -103,7 +104,10 @@ def compare(
 
 
 def _scored(run: Run, on: str | Sequence[str] | None, progress: Progress) -> Scored:
-    examples = run.evaluate(as_list(on) or None, progress=progress).examples
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingDataWarning)  # the notes of a comparison say it
+        scores = run.evaluate(as_list(on) or None, progress=progress)
+    examples = scores.examples
     assert examples is not None, "an evaluation that is not quick has examples"
     if not all(np.isfinite(counts.rows).all() for counts in examples.counts):
         raise UserError(
@@ -115,7 +119,14 @@ def _scored(run: Run, on: str | Sequence[str] | None, progress: Progress) -> Sco
     recipe |= {key: as_list(recipe[key]) for key in files if key in recipe}  # a list of one is its file
     if run.settings.kind in WITHOUT_TRAINING:
         recipe = {key: value for key, value in recipe.items() if not key.startswith("training.")}
-    return Scored(path=run.path, settings=run.settings, recipe=recipe, summary=run.summary, examples=examples)
+    return Scored(
+        path=run.path,
+        settings=run.settings,
+        recipe=recipe,
+        summary=run.summary,
+        examples=examples,
+        scores=scores["scores"],
+    )
 
 
 def _metrics(scored: Sequence[Scored], wanted: Sequence[str]) -> tuple[str, ...]:
@@ -189,7 +200,10 @@ def _system(
     for metric in metrics:
         counts = [_comparable(one.examples, metric) for one in members]
         values = tuple(one.value for one in counts)
-        low, high = significance.interval([counts], resamples[metric][name], seed=seed)
+        if len(members) == 1 and metric in members[0].scores:  # one score has one interval: that of `evaluate`
+            low, high = (members[0].scores[metric][end] for end in ("low", "high"))
+        else:
+            low, high = significance.interval([counts], resamples[metric][name], seed=seed)
         if low is not None and high is not None:
             low, high = significance.possible(metric, low, high)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None

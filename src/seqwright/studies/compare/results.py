@@ -20,7 +20,8 @@ class MeanScore:
 
     value: float
     low: float | None
-    """Ends of the 95 % bootstrap interval over examples and seeds; None with too few examples."""
+    """Ends of the 95 % interval: of one run that of `evaluate`, of several over examples and seeds; None with too few
+    examples."""
     high: float | None
     deviation: float | None
     """Standard deviation over seeds; None for one seed."""

@@ -17,7 +17,8 @@ MAX_PAIRS = 15
 MAX_TEXT = 240
 """Characters shown of a text."""
 METHOD = (
-    "Improvement of the first over the second, positive for errors, too. Interval: paired bootstrap over examples,"
+    "The interval of the score of one run is that of `seqwright evaluate`."
+    " Improvement of the first over the second, positive for errors, too. Its interval: paired bootstrap over examples,"
     " Student's t over seeds; p: approximate randomization, Holm's correction for all tests. Better needs p ≤ 0.05 and"
     " an interval without 0."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import typing
 from collections.abc import Callable, Sequence
@@ -93,6 +94,44 @@ TOPICS = {
 }
 """In the order of the lectures."""
 
+KEYWORDS = {
+    "vocabulary": (
+        "tokenization",
+        "tokenizer",
+        "tokens",
+        "unk",
+        "unknown",
+        "normalization",
+        "special-tokens",
+        "one-hot",
+    ),
+    "pairs": ("prefixes", "padding", "teacher-forcing", "next-token", "language-model", "language-modeling"),
+    "ngram": ("n-gram", "bigram", "trigram", "kneser-ney", "smoothing", "laplace", "back-off", "backoff", "perplexity"),
+    "bpe": ("byte-pair", "byte-pair-encoding", "subwords", "merges", "wordpiece"),
+    "sgd": ("gradient-descent", "mini-batch", "batches", "epochs", "learning-rate", "optimizer", "cross-entropy"),
+    "rnn": ("bptt", "back-propagation", "backpropagation", "backprop", "elman", "recurrent", "hidden-state"),
+    "lstm": ("gates", "forget-gate", "cell-state", "long-short-term-memory"),
+    "gradients": ("vanishing", "vanishing-gradients", "exploding", "exploding-gradients"),
+    "imdb": ("sentiment", "classification", "classifier", "cnn", "conv1d", "convolution", "mlp"),
+    "seq2seq": ("encoder-decoder", "translation", "bottleneck", "sequence-to-sequence"),
+    "search": ("beam", "beam-search", "greedy", "exhaustive", "decoding", "length-normalization"),
+    "bleu": ("brevity-penalty", "rouge", "translation-metrics"),
+    "f1": ("precision", "recall", "f-score", "f-measure"),
+    "attention": ("softmax", "self-attention", "dot-product", "scaled-dot-product", "bahdanau", "luong", "query"),
+    "masking": ("mask", "causal", "causal-mask", "masked-attention"),
+    "cross-attention": ("encoder-decoder-attention", "alignment", "alignments"),
+    "multi-head": ("heads", "mha", "multi-head-attention", "multihead"),
+    "positions": ("rope", "rotary", "sinusoids", "sinusoidal", "positional-encoding", "position-embeddings"),
+    "layer-norm": ("layernorm", "rmsnorm", "normalization-layer", "batch-norm"),
+    "transformer": ("gpt", "decoder-block", "feed-forward", "ffn", "transformers"),
+    "tricks": ("residual", "residuals", "skip-connections", "scaling", "pre-norm", "post-norm"),
+    "growth": ("complexity", "quadratic", "kv-cache", "memory"),
+    "sampling": ("temperature", "top-k", "top-p", "nucleus", "min-p"),
+    "bert": ("mlm", "masked", "masked-language-model", "masked-language-modeling", "fill"),
+    "vit": ("patches", "vision", "image", "images", "vision-transformer"),
+}
+"""What else people call a topic, or a part of it, for "did you mean"."""
+
 
 def explain(name: str, *, on: str | None = None, run: Run | None = None, overrides: Sequence[str] = ()) -> Explanation:
     """The explanation of a topic; `on` is a text and `run` a trained run to compute it on, overrides are `name=value`
@@ -126,9 +165,16 @@ def explain(name: str, *, on: str | None = None, run: Run | None = None, overrid
 def find(name: str) -> Topic:
     """The row of a topic; UserError with the closest name where there is none."""
     if name not in TOPICS:
-        hint = did_you_mean(name, TOPICS)
-        raise UserError(f"no topic '{name}'.{hint} `seqwright explain` lists them.")
+        raise UserError(f"no topic '{name}'.{_hint(name)} `seqwright explain` lists them.")
     return TOPICS[name]
+
+
+def _hint(name: str) -> str:
+    """The topic that another word of the field, or one with a slip, belongs to."""
+    topic_of = {word: topic for topic, words in KEYWORDS.items() for word in words} | {topic: topic for topic in TOPICS}
+    word = name.casefold().replace("_", "-").replace(" ", "-")
+    close = [word] if word in topic_of else difflib.get_close_matches(word, topic_of, n=1, cutoff=0.75)
+    return f" Did you mean '{topic_of[close[0]]}'?" if close else did_you_mean(name, TOPICS)
 
 
 def _names(able: Callable[[Topic], bool]) -> str:

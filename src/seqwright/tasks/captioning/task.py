@@ -27,6 +27,7 @@ from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.metrics.counts import Counts
 from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.images.run import ImageInputRun, one_or_many_images
@@ -236,6 +237,7 @@ class CaptioningRun(ImageInputRun):
         (caption,) = captions(self.searched, Images(pixels=pixels), self.grid, self.tokenizer, options, self.device)
         return caption.text
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on captioned images of files, or on the validation images of the run."""
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))

@@ -31,6 +31,7 @@ from seqwright.metrics.counts import Counts, nll_counts
 from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import signature
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run
 from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
@@ -145,6 +146,7 @@ class ChatRun(Run):
         decoding = with_options(self.settings.decoding, options)
         return reply(self.model, self.turns, talk, decoding, device=self.device, on_text=on_text)
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores of the assistant's tokens in files of conversations, or in those that the run held out."""
         if on is not None:

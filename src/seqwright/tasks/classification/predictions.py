@@ -92,10 +92,10 @@ def labeled_examples(
     outputs: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], options: ClassificationOptions
 ) -> Examples:
     """Labeled texts with their predictions and the counts of each metric."""
-    scaled = scaled_outputs(outputs, labels, options)
+    scaled, unseen = scaled_outputs(outputs, labels, options), max(1, len(labels.unknown_counts(rows)))
     return text_examples(
         "text",
-        list(COUNTS[labels.kind](scaled, targets, labels, options)),
+        list(COUNTS[labels.kind](scaled, targets, labels, options, unseen)),
         inputs=["\t".join(row.texts) for row in rows],
         references=[row.label for row in rows],
         outputs=[str(_classified((), row, labels, options, 0)) for row in scaled.tolist()],

@@ -82,14 +82,20 @@ def unseen_note(what: str, counts: Mapping[str, int], treatment: str) -> str:
 
 
 def classification_counts(
-    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, fingerprint: str
+    outputs: Floats,
+    targets: NDArray[Any],
+    labels: Labels,
+    options: ClassificationOptions,
+    fingerprint: str,
+    *,
+    unseen: int = 1,
 ) -> Iterator[Counts]:
-    """Counts of each text: nll and the metrics of the kind of labels."""
+    """Counts of each text: nll and the metrics of the kind of labels; `unseen` labels are not in training."""
     scaled = options.temperature is not None and labels.kind == "single"
     facts = signature(
         temperature=f"{options.temperature:.4g}" if scaled else None, text=fingerprint[:8], seqwright=__version__
     )
-    for counts in COUNTS[labels.kind](outputs, targets, labels, options):
+    for counts in COUNTS[labels.kind](outputs, targets, labels, options, unseen):
         yield replace(counts, signature=signature(counts.signature, facts))
 
 
@@ -111,15 +117,15 @@ def scaled_outputs(outputs: Floats, labels: Labels, options: ClassificationOptio
 
 
 def _class_counts(
-    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, unseen: int
 ) -> Iterator[Counts]:
     known = targets != IGNORE
-    yield from class_counts(outputs.argmax(1), targets, labels.names)
+    yield from class_counts(outputs.argmax(1), targets, labels.names, unseen=unseen)
     yield from probability_counts(log_probs_of(outputs[known]), targets[known])
 
 
 def _multilabel_counts(
-    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, unseen: int
 ) -> Iterator[Counts]:
     true = targets > 0
     log_probs = log_probs_of(np.where(true, outputs, 1 - outputs))
@@ -130,7 +136,7 @@ def _multilabel_counts(
 
 
 def _regression_counts(
-    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions
+    outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, unseen: int
 ) -> Iterator[Counts]:
     true = targets[:, 0].astype(np.float64) * labels.deviation + labels.mean
     # Under the normal distribution of the RegressionHead, in standard deviations of the training values.
@@ -141,7 +147,7 @@ def _regression_counts(
     yield from regression_counts(outputs[:, 0], true)
 
 
-COUNTS: dict[str, Callable[[Floats, NDArray[Any], Labels, ClassificationOptions], Iterator[Counts]]] = {
+COUNTS: dict[str, Callable[[Floats, NDArray[Any], Labels, ClassificationOptions, int], Iterator[Counts]]] = {
     "single": _class_counts,
     "multi": _multilabel_counts,
     "regression": _regression_counts,

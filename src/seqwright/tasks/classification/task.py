@@ -22,6 +22,7 @@ from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
@@ -252,6 +253,7 @@ class ClassificationRun(Run):
         decoding: ClassificationOptions = with_options(self.settings.decoding, options)
         return replace(decoding, temperature=decoding.temperature or self.summary.get("temperature"))
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on labeled files, or on the validation texts of the run."""
         evaluation = with_options(self.settings.evaluation, options)
@@ -357,6 +359,7 @@ def class_scores(
 ) -> dict[str, Any]:
     """Scores with intervals, and the tables behind them."""
     scaled = scaled_outputs(outputs, labels, settings.decoding)
-    counts = classification_counts(scaled, targets, labels, settings.decoding, fingerprint)
+    unseen = max(1, len(labels.unknown_counts(rows)))
+    counts = classification_counts(scaled, targets, labels, settings.decoding, fingerprint, unseen=unseen)
     tables = details(scaled, targets, labels, rows, settings.decoding)
     return scores_json(counts, settings.evaluation) | {"details": tables}

@@ -20,6 +20,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search import search
 from seqwright.metrics.counts import Counts, nll_counts
 from seqwright.metrics.score import signature
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.tasks.base import Settings, synthetic_source
 from seqwright.tasks.codec import TextCodec
 from seqwright.tasks.language.scores import QUICK_TOKENS
@@ -109,6 +110,7 @@ class DenoisingRun(TextRun):
         """Sources of different lengths, each with `<eos>`, as in training."""
         return synthetic_source(self.tokenizer, rows, length, eos=True)
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Likelihood of the targets of files, or of the validation text of the run."""
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))

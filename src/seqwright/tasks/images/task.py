@@ -19,6 +19,7 @@ from seqwright.data.images.patches import Grid, ImageFeed, to_pixels
 from seqwright.metrics.score import Floats
 from seqwright.reporting.png import base64_png, sheet
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
 from seqwright.tasks.classification.scores import ClassificationOptions, scale_temperature
 from seqwright.tasks.codec import open_or_learn
@@ -165,6 +166,7 @@ class ImageRun(ImageInputRun):
             outputs = predict(self.model, batch.to(self.device))
             yield from zip(*reconstructions(batch, outputs, self.grid), strict=True)
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on images of files, or on the validation images of the run."""
         evaluation = with_options(self.settings.evaluation, options)

@@ -33,6 +33,8 @@ from seqwright.metrics.counts import BootstrapConfig, Counts
 from seqwright.metrics.examples import Examples
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import training_with
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
@@ -274,7 +276,8 @@ class TextRun(Run):
         if isinstance(data, TextConfig) and data.refit and data.split:
             raise UserError(
                 f"{self.path} was scored on its held-out text and then fitted on it, too (data.refit): summary.json has"
-                " that score. Name other text with --on FILE, or train with --set data.refit=false."
+                " that score. Name other text with --on FILE, or train it without:"
+                f" `{training_with(self.path, {'data.refit': 'false'})}`."
             )
         if data.valid is None and data.split is None:
             raise self._nothing_held_out("text")
@@ -341,6 +344,7 @@ class LanguageRun(TextRun):
         chosen = with_options(SearchOptions(rank_unfinished="among"), options)
         return best_continuations(self.model, self.tokenizer, list(prompts), chosen, device=self.device)
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on files, or on the validation text of the run; options are those of [evaluation]."""
         stream = self.stream(on)

@@ -23,6 +23,7 @@ from seqwright.data.text.stream import Stream
 from seqwright.metrics.counts import Counts, nll_counts, percentage
 from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import Floats, signature
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import one_or_many
 from seqwright.tasks.base import Settings, synthetic_source
 from seqwright.tasks.codec import TextCodec
@@ -172,6 +173,7 @@ class MaskedRun(TextRun):
         targets = source.mask & (torch.arange(length) % 2 == 0)
         return Batch.of_source(source, source.ids.masked_fill(~targets, IGNORE))
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores of predictions in files, or in the validation text of the run; options are those of [evaluation]."""
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))

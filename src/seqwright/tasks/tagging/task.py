@@ -21,6 +21,7 @@ from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences, SentenceFeed
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes
 from seqwright.tasks.codec import open_or_learn
@@ -198,6 +199,7 @@ class TaggingRun(Run):
             )
         return super().embed(texts, pooling=pooling)
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on tagged files, or on the validation sentences of the run."""
         settings = replace(self.settings, evaluation=with_options(self.settings.evaluation, options))

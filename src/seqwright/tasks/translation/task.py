@@ -23,6 +23,7 @@ from seqwright.decoding.options import SearchOptions
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out, synthetic_source
 from seqwright.tasks.codec import open_or_learn
@@ -194,6 +195,7 @@ class TranslationRun(Run):
             device=self.device,
         )
 
+    @warns_of_training_data
     def evaluate(self, on: str | Sequence[str] | None = None, *, progress: Progress = SILENT, **options: Any) -> Scores:
         """Scores on files (source, then one or more references), or on the validation pairs of the run."""
         pairs = self.pairs(on, tag=options.get("tag", self.settings.evaluation.tag)).pairs
