@@ -43,7 +43,7 @@ def test_errors_and_warnings_of_the_api_name_parameters(tmp_path: Path) -> None:
     latin.write_text("größer\n" * 50, encoding="utf-8")
     with on_command_line(False):
         run = sw.train(text=text, model="ngram", run=tmp_path / "run")
-        with pytest.raises(UserError, match=r'with on="FILE", or train with set=\["data.refit=false"\]'):
+        with pytest.raises(UserError, match=r'with on="FILE", or train it without: `seqwright train'):
             run.evaluate()
         with pytest.raises(UserError, match=r"^minutes and training.steps both set the length"):
             sw.train(text=text, minutes=1, set="training.steps=3")
