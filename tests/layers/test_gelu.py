@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from seqwright.layers import gelu
 from seqwright.layers.gelu import GELU
 
 # The interpreter cuts off where the GPU rounds, so that bfloat16 may be off by a whole unit in the last place.
@@ -50,6 +51,21 @@ def test_the_operators_declare_their_outputs() -> None:
     assert output.dtype == x.dtype
     assert output.is_contiguous()
     assert x.grad is not None
+
+
+def test_only_gelu_with_erf_is_that_of_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, of which a fake tensor has the device alone."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    calls = []
+    monkeypatch.setattr(gelu, "HAS_TRITON", True)
+    monkeypatch.setattr(gelu, "fused_gelu", lambda x: calls.append(x.dtype) or x)
+    with FakeTensorMode():
+        for dtype in (torch.bfloat16, torch.float32):
+            x = torch.empty(4, 6, device="cuda", dtype=dtype)
+            GELU()(x)
+            GELU(approximate="tanh")(x)
+    assert calls == [torch.bfloat16]
 
 
 @pytest.mark.slow

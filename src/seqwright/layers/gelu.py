@@ -6,21 +6,22 @@ GPT-2 layer of 32 × 1,024 tokens on an H200, where reading and writing take 95 
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seqwright.layers.inference.availability import has_triton
+
 HALF = (torch.bfloat16, torch.float16)
-HAS_TRITON = torch.version.hip is None and importlib.util.find_spec("triton") is not None
+HAS_TRITON = has_triton()
 
 
 class GELU(nn.GELU):
     """nn.GELU, but for half precision on a GPU."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if HAS_TRITON and input.is_cuda and input.dtype in HALF:
+        if HAS_TRITON and input.is_cuda and input.dtype in HALF and self.approximate == "none":
             return fused_gelu(input)
         return super().forward(input)
 
