@@ -122,7 +122,8 @@ class GradientClipping:
         squares = []
         for copies, parameters in self.by_copies.items():
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-            squares.append(nn.utils.get_total_norm(gradients).square() / copies)  # every element counts once
+            if gradients:  # of none, as where LoRA freezes all vectors, PyTorch returns a norm on the CPU
+                squares.append(nn.utils.get_total_norm(gradients).square() / copies)  # every element counts once
         norm = self.ranks.sum(torch.stack(squares).sum()).sqrt()
         for parameters in self.by_copies.values():
             nn.utils.clip_grads_with_norm_(parameters, self.max_norm, norm)
