@@ -111,7 +111,7 @@ class DataParallel(SingleProcess):
             known = inspect.signature(nn.parallel.DistributedDataParallel).parameters
             buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
             options: dict[str, Any] = {"init_sync": False, buffers: False, "gradient_as_bucket_view": True}
-            # A quarter of the gradients at most: the others are averaged while the backward pass goes on. 25 is PyTorch's.
+            # A quarter of the gradients at most: others are averaged while the backward pass goes on. PyTorch has 25.
             size = sum(p.nbytes for p in self.module.parameters() if p.requires_grad)
             megabytes = max(25.0, min(4 * GROUP_PARAMETERS, size / 4) / 2**20)
             self.ddp = nn.parallel.DistributedDataParallel(self.module, bucket_cap_mb=megabytes, **options)
