@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -48,6 +50,26 @@ def test_required_phrases_occur_in_every_output(required: list[list[list[int]]],
             hypothesis
         ) in hypotheses:  # three phrases of three words fit: the fullest bank wins one of them at every step
             assert all(contains(hypothesis.ids, phrase) for phrase in phrases)
+
+
+@pytest.mark.parametrize("kind", [{"kind": "greedy"}, {"beam_size": 1}, {"beam_size": 3}])
+def test_outputs_that_contain_their_required_phrases_stay(kind: dict[str, object]) -> None:
+    """Phrases from the middle: a beam filled by progress towards them alone would begin with them."""
+    options = SearchOptions(max_tokens=8, min_tokens=7, no_repeat_ngram=1, **kind)  # type: ignore[arg-type]
+    plain = run_search(options, 2, prompts=[[5], [6]])
+    middle = [[hypotheses[0].ids[3:5]] for hypotheses in plain]
+    assert all(len(phrase) == 2 for (phrase,) in middle)
+    assert run_search(options, 2, prompts=[[5], [6]], required=middle) == plain
+
+
+def test_greedy_search_reaches_required_phrases_by_beam() -> None:
+    options = SearchOptions(kind="greedy", beam_size=6, max_tokens=8)
+    ((plain,),) = run_search(options, prompts=[[5]])
+    absent = next(id for id in range(4, VOCABULARY.size) if id not in plain.ids)
+    required = [[[absent, absent]]]
+    searched = run_search(replace(options, kind="beam"), prompts=[[5]], required=required)
+    assert run_search(options, prompts=[[5]], required=required) == searched
+    assert contains(searched[0][0].ids, required[0][0])
 
 
 @given(TEXTS, st.integers(1, 4))

@@ -178,7 +178,9 @@ def test_beam_search_n_best_is_sorted_and_beats_greedy(seqwright: Command, train
     assert seqwright(*beam).out == f"--- 1 (rank 1)\nthe c{rows[0]['text']}\n"
     assert "--top-k is for sampling" in seqwright(*beam, "--top-k", "2").err
     assert "--samples is for sampling" in seqwright(*beam, "--samples", "2").err
-    assert "give --beam K" in seqwright("generate", trained, "--n-best", "2").err
+    wide = seqwright("generate", trained, "the c", "--max-tokens", "6", "--n-best", "8", "--json").lines
+    assert [row["rank"] for row in wide] == [*range(1, 9)]
+    assert "leave it or --n-best out" in seqwright("generate", trained, "--n-best", "2", "--top-k", "2").err
 
 
 def test_score_streams_standard_input(trained: Path) -> None:

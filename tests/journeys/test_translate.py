@@ -47,6 +47,18 @@ def test_translate_keeps_the_order_of_lines(seqwright: Command, translator: Path
     )
 
 
+def test_n_best_of_a_greedy_recipe_is_of_a_beam(seqwright: Command, translator: Path) -> None:
+    greedy = ("--set", "decoding.kind=greedy")
+    pairs = ("--pairs", "a.en", "a.de", "--valid", "b.en", "b.de")
+    assert seqwright("train", *pairs, "--run", "greedy", *TINY, *greedy).status == 0
+    for size in ("3", "8"):
+        (row,) = seqwright("translate", "greedy", "one 1", "--n-best", size, "--json").lines
+        beam = seqwright("translate", translator, "one 1", "--beam", str(max(5, int(size))), "--n-best", size, "--json")
+        assert row == beam.lines[0]
+        assert len(row["others"]) == int(size) - 1
+    assert 'set kind = "beam"' in seqwright("translate", translator, "one 1", "--n-best", "3", *greedy).err
+
+
 def test_degenerate_lines_are_summarized_in_one_line(seqwright: Command, translator: Path) -> None:
     cut = ("--set", "decoding.max_tokens=1")  # empty or truncated
     several = seqwright("translate", translator, *cut, input=b"one 1\n" * 23).err

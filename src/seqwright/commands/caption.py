@@ -6,7 +6,17 @@ from dataclasses import asdict
 
 import click
 
-from seqwright.commands.common import DEVICE, JSON, PRECISION, RUN, SET, echo, options_from, predict_images, print_json
+from seqwright.commands.common import (
+    DEVICE,
+    JSON,
+    PRECISION,
+    RUN,
+    SET,
+    echo,
+    predict_images,
+    print_json,
+    search_options_from,
+)
 
 
 @click.command("caption")
@@ -28,7 +38,7 @@ def command(
     from seqwright.api import open as open_run
 
     opened = open_run(run, device=device, precision=precision)
-    options = options_from(overrides, "decoding", type(opened.settings.decoding))
+    options = search_options_from(overrides, opened.settings.decoding, {})
     for location, caption in predict_images(files, lambda names: opened.caption(names, **options)):
         if as_json:
             print_json(location | asdict(caption))

@@ -17,6 +17,7 @@ from seqwright.core.printable import printable, shaded
 
 if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
     from seqwright.data.lines import LineDecoder
+    from seqwright.decoding.options import SearchOptions
 
 CHUNK_LINES, CHUNK_CHARACTERS = 1 << 13, 1 << 24
 """Maximum number of lines of a file in one chunk, and of their characters up to one line: bounds memory."""
@@ -262,16 +263,38 @@ def options_from(
     overrides: tuple[str, ...], section: str, config: type, flags: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Options of one section, from flags and from `--set section.key=value`, validated as in a recipe."""
-    from seqwright.core.config import ConfigLoader, UserError, parse_override
+    options = _given(overrides, section, flags or {})
+    return _validated(options, options, section, config)
 
-    options = {key: value for key, value in (flags or {}).items() if value is not None}
+
+def search_options_from(overrides: tuple[str, ...], search: SearchOptions, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for [decoding] of a search, with the options that they imply beside those of this search."""
+    from seqwright.core.config import to_table
+    from seqwright.decoding.options import with_implied
+
+    options = with_implied(search, _given(overrides, "decoding", flags))
+    return _validated(options, to_table(search) | options, "decoding", type(search))
+
+
+def _given(overrides: tuple[str, ...], section: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the user gave."""
+    from seqwright.core.config import UserError, parse_override
+
+    options = {key: value for key, value in flags.items() if value is not None}
     for override in overrides:
         key, value = parse_override(override)
         name = key.removeprefix(f"{section}.")
         if name == key or "." in name:
             raise UserError(f"--set {override}: here only keys of [{section}] can be set, as in {section}.seed=2.")
         options[name] = value
+    return options
+
+
+def _validated(options: Mapping[str, Any], table: Mapping[str, Any], section: str, config: type) -> dict[str, Any]:
+    """Options as values of this section, whose table they are part of."""
+    from seqwright.core.config import ConfigLoader
+
     loader = ConfigLoader("options")
-    validated = loader.read(config, options, section)
+    validated = loader.read(config, table, section)
     loader.finish()
     return {name: getattr(validated, name) for name in options}

@@ -22,6 +22,7 @@ from seqwright.commands.common import (
     piped,
     print_json,
     read_lines,
+    search_options_from,
 )
 from seqwright.commands.ranked import (
     PROCESSES,
@@ -65,7 +66,7 @@ from seqwright.commands.ranked import (
     "--prompts", metavar="FILE", help="File with one prompt per line (- for standard input), instead of PROMPT."
 )
 @click.option("--beam", type=click.IntRange(1), metavar="K", help="Beam search with beam size K instead of sampling.")
-@click.option("--n-best", type=click.IntRange(1), metavar="N", help="With --beam: print the N best hypotheses.")
+@click.option("--n-best", type=click.IntRange(1), metavar="N", help="Print the N best hypotheses of a beam search.")
 @click.option(
     "--draft",
     metavar="RUN",
@@ -137,22 +138,21 @@ def command(
         )
     prompt_texts = list(read_lines(prompts)) if prompts else [prompt]
     proposer: Any = None
-    if beam is not None:
+    if beam is not None or n_best is not None:
         refused = [name for name, value in (sampling | {"draft": draft}).items() if value is not None]
         refused += ["samples"] * (samples > 1)
         if refused:
             raise UserError(
-                f"--{refused[0].replace('_', '-')} is for sampling, not for beam search; leave it or --beam out."
+                f"--{refused[0].replace('_', '-')} is for sampling, not for beam search; leave it or"
+                f" {'--n-best' if beam is None else '--beam'} out."
             )
         flags = {"beam_size": beam, "n_best": n_best, "max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         mine = rank_part(prompt_texts, ranks)
-        options = options_from(overrides, "decoding", SearchOptions, flags)
+        options = search_options_from(overrides, SearchOptions(), flags)
         n_best_lists = together(ranks, lambda: opened.search(mine, **options) if mine else [])
         outputs = [({"rank": n + 1}, output) for hypotheses in n_best_lists for n, output in enumerate(hypotheses)]
         streaming = False
     else:
-        if n_best is not None:
-            raise UserError("--n-best is for beam search; give --beam K, or take --samples N.")
         flags = sampling | {"max_tokens": max_tokens, "no_repeat_ngram": no_repeat_ngram}
         options = options_from(overrides, "decoding", SamplingOptions, flags)
         if draft is not None:

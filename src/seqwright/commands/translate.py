@@ -20,7 +20,7 @@ from seqwright.commands.common import (
     SET,
     TEXT_OR_FILE,
     echo,
-    options_from,
+    search_options_from,
     split_data_overrides,
 )
 from seqwright.commands.ranked import PROCESSES, RankedCommand, gathered, sum_over_ranks
@@ -39,7 +39,7 @@ SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query
     "--n-best",
     type=click.IntRange(1),
     metavar="N",
-    help="The N best translations: `line ||| text ||| log-probability`.",
+    help="The N best translations of a beam search: `line ||| text ||| log-probability ||| score`.",
 )
 @click.option(
     "--tag", metavar="<NAME>", help="Special token prepended to the source, such as a target language: --tag '<de>'."
@@ -93,12 +93,7 @@ def command(
     data_overrides, others = split_data_overrides(overrides)
     opened = open_run(run, device=device, precision=precision, set=data_overrides)
     translate = opened.translate  # raises here, before any input is read, where the run is no translator
-    flags: dict[str, Any] = {"beam_size": beam, "n_best": n_best}
-    if beam is not None:
-        flags["kind"] = "beam"
-    elif n_best is not None and opened.settings.decoding.kind == "beam":
-        flags["beam_size"] = max(n_best, opened.settings.decoding.beam_size)  # no beam holds more than its size
-    options = options_from(others, "decoding", type(opened.settings.decoding), flags)
+    options = search_options_from(others, opened.settings.decoding, {"beam_size": beam, "n_best": n_best})
     options |= {"tag": tag, "truncate": truncate, "attention": attention}
     roles = tuple(f"source{n or ''}" for n in (0, *range(2, 1 + getattr(opened.settings.data, "sources", 1))))
     wanted = TextColumns(roles=roles, chosen=tuple(parse_columns(columns, roles).values()), names=SOURCE_NAMES)

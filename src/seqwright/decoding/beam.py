@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from seqwright.core.batch import Source
-from seqwright.core.config import UserError
 from seqwright.core.cuda_graph import Captured, HostCopy
 from seqwright.core.protocols import Autoregressive
 from seqwright.decoding import fused_choice
@@ -90,8 +89,6 @@ class _BeamSearch:
         on_step: Callable[[Step], None] | None,
     ):
         self.requiring = constraints is not None and constraints.first.size(1) > 1
-        if options.beam_groups > 1 and self.requiring:
-            raise UserError("required phrases and diverse beam search do not go together; set beam_groups = 1.")
         self.model: Autoregressive = RecordingModel(model) if options.coverage_penalty else model
         self.options, self.processors, self.constraints, self.on_step = options, processors, constraints, on_step
         self.beams = options.beam_size // options.beam_groups  # K

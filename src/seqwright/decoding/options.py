@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-from seqwright.core.config import UserError, check_not_negative, check_sizes
+from seqwright.core.config import UserError, check_not_negative, check_sizes, with_options
+
+T = TypeVar("T", bound="SearchOptions")
 
 MAX_BEAM = 10_000
 """Every hypothesis has log-probabilities of the whole vocabulary: a received recipe cannot ask for a billion."""
@@ -141,6 +144,8 @@ class SearchOptions(ProcessorOptions):
             raise UserError(
                 f"a beam of {self.beam_size} cannot be split into {self.beam_groups} groups; make beam_size a multiple."
             )
+        if self.kind == "greedy" and self.n_best > 1:
+            raise UserError(f'greedy search has one output, not {self.n_best}; set kind = "beam".')
         if self.kind == "beam" and self.n_best > self.beam_size:
             raise UserError(f"a beam of {self.beam_size} has no {self.n_best} best outputs; raise beam_size (--beam).")
         if self.coverage_penalty and self.kind not in ("beam", "greedy"):
@@ -152,6 +157,23 @@ class SearchOptions(ProcessorOptions):
     def enough(self) -> int:
         """Finished hypotheses of a group after which it may stop."""
         return self.finished or self.beam_size // self.beam_groups
+
+
+def search_options(options: T, changes: Mapping[str, Any]) -> T:
+    """Options with changes of a user and what these imply."""
+    return with_options(options, with_implied(options, changes))
+
+
+def with_implied(options: SearchOptions, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes of a user and what they imply: a beam size, or several outputs of greedy search, beam search; more
+    outputs than beams, as many beams."""
+    implied: dict[str, Any] = {}
+    kind, n_best = changes.get("kind", options.kind), changes.get("n_best", options.n_best)
+    if "kind" not in changes and ("beam_size" in changes or (kind == "greedy" and n_best != 1)):
+        implied["kind"] = kind = "beam"
+    if "beam_size" not in changes and kind == "beam" and isinstance(n_best, int) and n_best > options.beam_size:
+        implied["beam_size"] = n_best
+    return implied | dict(changes)
 
 
 @dataclass(frozen=True, kw_only=True)

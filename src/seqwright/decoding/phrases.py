@@ -151,6 +151,10 @@ class Phrase:
     """Byte offsets at which the tokens of its usual segmentation end. Progress is counted in these tokens: in bytes,
     every word with the same first letter would make progress."""
 
+    def occurs_in(self, ids: Sequence[int]) -> bool:
+        """Whether a text of these ids contains it."""
+        return bool(self.automaton.occurs_at_end[self.automaton.read(ids)])
+
     @property
     def matched_pieces(self) -> Ints:
         """(S,): tokens of the usual segmentation matched so far; one more than all of them where it has occurred."""

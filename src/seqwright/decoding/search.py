@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 
 import torch
 
@@ -38,7 +40,8 @@ def search(
 
     `banned` ids are never generated. `prompts` are prefixes of the outputs: read after <sos>, neither scored nor
     counted in the length. No output contains a phrase of the `forbidden` automaton, and every finished one contains the
-    `required` phrases of its source, prompts included. `on_step` is called with every step of a beam.
+    `required` phrases of its source, prompts included: outputs without them are searched for by beam, whatever the
+    kind. `on_step` is called with every step of a beam.
     """
     if source.rows == 0:
         return []
@@ -49,12 +52,12 @@ def search(
     limits = max_lengths(model, source, options, prefixes)
     processors = LogitsProcessors.of([options], eos=eos, banned=banned, device=source.device)
     phrases = [()] * source.rows if required is None else required
-    constraints = constraints_of(forbidden, phrases, prefixes, source.device)
     if options.kind == "sample":
-        if constraints is not None:
+        if forbidden is not None or any(phrases):
             raise UserError('forbidden and required phrases need a search, not kind = "sample"; use a beam.')
         return sample(model, source, options, prompts=prefixes, limits=limits, eos=eos, banned=banned)
     if options.kind == "exact":
+        constraints = constraints_of(forbidden, phrases, prefixes, source.device)
         return [
             exact_search(
                 model,
@@ -67,19 +70,55 @@ def search(
             ).best
             for n, prompt in enumerate(prefixes)
         ]
+    if any(phrases) and options.beam_groups > 1:
+        raise UserError("required phrases and diverse beam search do not go together; set beam_groups = 1.")
+    search_by_beam = partial(_beam, model, processors=processors, forbidden=forbidden, on_step=on_step)
+    beam = options
     if options.kind == "greedy":
-        options = replace(options, kind="beam", beam_size=1, beam_groups=1, n_best=1, stopping="finished", finished=1)
+        beam = replace(options, kind="beam", beam_size=1, beam_groups=1, n_best=1, stopping="finished", finished=1)
+    outputs = search_by_beam(source, beam, prefixes, limits, [()] * source.rows)
+
+    # Outputs that contain their required phrases stay as they are; the others are searched for again, by their beams.
+    again = defaultdict(list)
+    for n, (own, hypotheses) in enumerate(zip(phrases, outputs, strict=True)):
+        if not all(phrase.occurs_in([*prefixes[n], *one.ids]) for phrase in own for one in hypotheses):
+            # A bank without a beam loses the hypotheses that have yet to begin a phrase, where they would have it.
+            banks = 1 + sum(int(phrase.matched_pieces.max()) for phrase in own)
+            again[max(options.beam_size, banks)].append(n)
+    for size, rows in again.items():
+        own_prefixes, own_limits, own_phrases = ([given[n] for n in rows] for given in (prefixes, limits, phrases))
+        part = source.select(torch.tensor(rows, device=source.device))
+        wide = replace(options, kind="beam", beam_size=size)
+        found = search_by_beam(part, wide, own_prefixes, own_limits, own_phrases)
+        for n, hypotheses in zip(rows, found, strict=True):
+            outputs[n] = hypotheses
+    return outputs
+
+
+def _beam(
+    model: Autoregressive,
+    source: Source,
+    options: SearchOptions,
+    prompts: Sequence[Sequence[int]],
+    limits: Sequence[int],
+    required: Sequence[Sequence[Phrase]],
+    *,
+    processors: LogitsProcessors,
+    forbidden: Automaton | None,
+    on_step: Callable[[Step], None] | None,
+) -> list[list[Hypothesis]]:
+    """The best outputs of a beam search, with log-probabilities of the model itself."""
     outputs = beam_search(
         model,
         source,
         options,
-        prompts=prefixes,
+        prompts=prompts,
         limits=limits,
         processors=processors,
-        constraints=constraints,
+        constraints=constraints_of(forbidden, required, prompts, source.device),
         on_step=on_step,
     )
-    return _rescored(model, source, prefixes, outputs, eos) if options.penalized else outputs
+    return _rescored(model, source, prompts, outputs, processors.eos) if options.penalized else outputs
 
 
 def max_lengths(

@@ -21,7 +21,7 @@ from seqwright.data.images.corpus import CaptionsConfig, Images, read_splits
 from seqwright.data.images.files import Pixels
 from seqwright.data.images.patches import Grid
 from seqwright.data.parallel.buckets import Side, encode_targets, teacher_forcing
-from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.options import SearchOptions, search_options
 from seqwright.decoding.search import search
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.metrics.counts import Counts
@@ -227,7 +227,7 @@ class CaptioningRun(ImageInputRun):
     @one_or_many_images
     def caption(self, files: Iterable[str], **options: Any) -> Iterator[Caption]:
         """The caption of each image of files, or of one image file; options are keys of [decoding]."""
-        chosen = with_options(self.settings.decoding, options)
+        chosen = search_options(self.settings.decoding, options)
         for name in files:
             yield from captions(self.searched, self.images([name]), self.grid, self.tokenizer, chosen, self.device)
 

@@ -25,7 +25,7 @@ from seqwright.data.text.stream import Stream, make_stream
 from seqwright.data.text.streamed import refuse_small_cache
 from seqwright.data.text.windows import DocumentMasking, Windows
 from seqwright.decoding.generate import Continuation, best_continuations, complete
-from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.options import SearchOptions, search_options
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.decoding.speculation import Draft, ModelDraft, PromptLookup, check_rewindable
 from seqwright.layers.inference.optimize import optimize_for_inference
@@ -341,7 +341,7 @@ class LanguageRun(TextRun):
 
         A language model seldom ends soon: what is cut off at `length` competes with what ended.
         """
-        chosen = with_options(SearchOptions(rank_unfinished="among"), options)
+        chosen = search_options(SearchOptions(rank_unfinished="among"), options)
         return best_continuations(self.model, self.tokenizer, list(prompts), chosen, device=self.device)
 
     @warns_of_training_data

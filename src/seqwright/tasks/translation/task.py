@@ -19,7 +19,7 @@ from seqwright.data.parallel.buckets import Buckets, EncodedPairs, Tokenizers, e
 from seqwright.data.parallel.formats import Pair
 from seqwright.data.parallel.pairs import Pairs, PairsConfig, format_of, read_pairs, read_splits, read_test
 from seqwright.data.subword_regularization import RegularizedFeed, regularized_pairs
-from seqwright.decoding.options import SearchOptions
+from seqwright.decoding.options import SearchOptions, search_options
 from seqwright.decoding.search_audit import Audit, search_audit
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.runs.directory import RunDirectory
@@ -187,7 +187,7 @@ class TranslationRun(Run):
             self.searched,
             self.tokenizers,
             given,
-            with_options(self.settings.decoding, options),
+            search_options(self.settings.decoding, options),
             truncate=truncate,
             attention=attention,
             typical=self.codec.typical,
