@@ -66,6 +66,11 @@ SAME = [("good", "a fine, fine film"), ("bad", 'a "dull" one')]
         ),
         ("a.tsv", 'good\t7\ta fine, fine film\nbad\t1\ta "dull" one\n', {"columns": ("1", "3")}),
         ("a.tsv", 'id\ts\tq\n1\ta fine, fine film\tgood\n2\ta "dull" one\tbad\n', {"columns": ("q", "s")}),
+        ("a.tsv", 'id\ts\tq\n1\ta fine, fine film\tgood\n2\ta "dull" one\tbad\n', {"columns": ("3", "2")}),
+        ("a.csv", 'id,s,q\n1,"a fine, fine film",good\n2,"a ""dull"" one",bad\n', {"columns": (3, 2)}),
+        ("a.csv", 's,s,q\n1,"a fine, fine film",good\n2,"a ""dull"" one",bad\n', {"columns": ("q", "2")}),
+        ("a.csv", 'id,x,x,s,q\n1,,,"a fine, fine film",good\n2,,,"a ""dull"" one",bad\n', {"columns": ("q", "s")}),
+        ("a.tsv", 'text\tlabel\n"a fine, fine film"\tgood\n"a ""dull"" one"\tbad\n', {}),
     ],
 )
 def test_every_layout_parses_to_the_same_rows(tmp_path: Path, name: str, text: str, options: dict[str, object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,43 @@ def test_several_sources_and_several_references() -> None:
     files = [write("context", "c"), write("source", "s"), write("first", "f"), write("second", "g")]
     pairs = read_pairs(files, PairsConfig(train="unused", sources=2), references=2).pairs
     assert pairs == [Pair(("c", "s"), ("f", "g"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns"),
+    [
+        ("a.csv", ('a,"b, c"', "d,e"), None),
+        ("a.csv", ("source,target", 'a,"b, c"', "d,e"), None),
+        ("a.csv", ("target;src", '"b, c";a', "e;d"), None),
+        ("a.csv", ("id,tgt,src", '1,"b, c",a', "2,e,d"), None),
+        ("a.csv", ("id,de,en", '1,"b, c",a', "2,e,d"), ("en", "de")),
+        ("a.csv", ("id,de,en", '1,"b, c",a', "2,e,d"), (3, 2)),
+        ("a.csv", ("de,de,en", '1,"b, c",a', "2,e,d"), ("en", "2")),
+        ("a.tsv", ("id\ten\tde", "1\ta\tb, c", "2\td\te"), (2, 3)),
+        ("a.tsv", ('"a"\t"b, c"', '"d"\t"e"'), None),
+        ("a.tsv", ("source\ttarget", "a\tb, c\tCC-BY", "d\te"), None),
+    ],
+)
+def test_tables_of_pairs(name: str, lines: tuple[str, ...], columns: Any) -> None:
+    config = PairsConfig(train="unused", columns=columns)
+    assert read_pairs(write(name, *lines), config).pairs == [Pair(("a",), ("b, c",)), Pair(("d",), ("e",))]
+
+
+def test_tables_of_pairs_name_what_is_wrong() -> None:
+    table = write("a.csv", "source,target", "a,b", "c")
+    with pytest.raises(
+        UserError, match=r"line 3 has 1 comma-separated column: 'c', but data.columns asks for column 2"
+    ):
+        read_pairs(table, CONFIG)
+    assert "the source is column 'source'" in read_pairs(write("b.csv", "source,target", "a,b"), CONFIG).notes[0]
+    with pytest.raises(UserError, match=r"no column 'sorce'; .* Did you mean 'source'"):
+        read_pairs(table, PairsConfig(train="unused", columns=("sorce", "target")))
+    with pytest.raises(UserError, match="2 columns 'en', 1 and 2"):
+        read_pairs(write("b.csv", "en,en,de", "a,b,c"), PairsConfig(train="unused", columns=("en", "de")))
+    with pytest.raises(UserError, match="no rows below"):
+        read_pairs(write("b.csv", "source,target"), CONFIG)
+    with pytest.raises(UserError, match="counted from 1"):
+        PairsConfig(train="unused", columns=(0, 1))
 
 
 def test_files_with_both_sides() -> None:
@@ -78,7 +116,7 @@ def test_malformed_pairs_are_errors_with_their_line() -> None:
         read_pairs(["a", "b"], CONFIG)
     with pytest.raises(UserError, match="files alternate"):
         read_pairs(["a"], CONFIG)
-    with pytest.raises(UserError, match=r"line 1: 1 tab-separated column"):
+    with pytest.raises(UserError, match=r"line 1 has 1 tab-separated column"):
         read_pairs(write("c.tsv", "no tab"), CONFIG)
     valid = '{"source": "a", "target": "b"}'
     for invalid, message in (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seqwright.core.config import UserError
-from seqwright.data.records import records
+from seqwright.data.records import QUOTING_LINES, is_quoted, records
 from seqwright.data.text.corpora import read_corpora
 from seqwright.data.text.corpus import TextConfig, read_corpus
 
@@ -23,6 +26,45 @@ def test_columns_by_name_or_number() -> None:
         ("0", "d"),
     ]
     assert read("a.tsv", '1\t9\tsay "hi"\n0\t2\ttab\there\n', "3", "1") == [('say "hi"', "1"), ("tab\there", "0")]
+
+
+def test_a_header_is_one_whether_columns_have_names_or_numbers() -> None:
+    assert read("a.csv", "id,body\n1,x\n2,y\n", "2") == read("a.csv", "id,body\n1,x\n2,y\n", "body") == [("x",), ("y",)]
+    assert read("a.csv", "3,x\n4,y\n", "2") == [("x",), ("y",)]
+    assert read("a.csv", "class,x\n4,y\nclass,z\n", "2") == [("x",), ("y",), ("z",)]  # a class, which recurs
+    assert read("a.csv", "n,n,body\n1,2,x\n", "body", "2") == [("x", "2")]
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+def test_quoted_tsv_files_are_those_of_pandas(quoting: Any) -> None:
+    rows = [("text", "n"), ('say "a"', 1), ("two\nlines,\tand more", 2), ("plain", 3)]
+    file = io.StringIO()
+    csv.writer(file, delimiter="\t", lineterminator="\n", quoting=quoting).writerows(rows)
+    assert read("a.tsv", file.getvalue(), "text") == [(str(text),) for text, _ in rows[1:]]
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ('"a"\tb\n', True),
+        ('"a ""b"""\tc\nd\te\n', True),
+        ('"a\nb"\tc\nd\te\n', True),
+        ("a\tb\n", False),
+        ('a "b"\tc\n', False),
+        ('"a" b\tc\n', False),
+        ('"a\tb\n', False),
+        ('"\tPUNCT\nword\tNOUN\n"\tPUNCT\n', False),  # a quote as a cell
+        ('"a"\tb\n"c\td\n', False),
+    ],
+)
+def test_quoting_of_tsv_is_told_from_quotes_in_texts(text: str, quoted: bool) -> None:
+    assert is_quoted(text) is quoted
+
+
+def test_a_quoted_cell_may_be_cut_off_with_the_lines_that_are_looked_at() -> None:
+    assert is_quoted('"a"\tb\n"c\n', cut=True)
+    assert not is_quoted('a\tb\n"c\n', cut=True)  # no quoted cell yet
+    assert is_quoted('"a"\tb\n' * QUOTING_LINES + '"c\n')
 
 
 def test_a_field_of_ten_megabytes_is_read() -> None:
@@ -46,7 +88,7 @@ def test_a_field_of_ten_megabytes_is_read() -> None:
         ("a.jsonl", "plain text", "text", r"line 1 is no JSON object.*Found: 'plain text'"),
         ("a.jsonl", "[1]", "text", r"holds \[1\], not an object"),
         ("a.csv", "text;label\na;1\n", "text", r"has no column 'text'.*1 comma-separated.*separated by semicolons"),
-        ("a.csv", "text,text\na,b\n", "text", "the header names two columns 'text'"),
+        ("a.csv", "text,text\na,b\n", "text", "the header names 2 columns 'text', 1 and 2; select"),
         (
             "a.csv",
             "text,label\na,1\nb\n",

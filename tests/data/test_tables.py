@@ -49,6 +49,33 @@ def test_texts_are_found_with_and_without_other_columns(format: TableFormat, tex
     assert texts(opened(text, format, classes=True)) == [("one, two",), ("three",), ("three",)]
 
 
+def test_repeated_names_are_read_by_number_and_stay() -> None:
+    table = opened("id,note,note,text\n1,a,b,c\n", "csv")
+    assert texts(table) == [("c",)]
+    table = opened("id,note,note,text\n1,a,b,c\n", "csv", chosen=("3",))
+    (row,) = next(table.groups())
+    assert row.texts == ("b",)
+    assert row.values == {"id": "1", "note": "a", "note.1": "b", "text": "c"}
+    writer = TableWriter(table, "csv", ["label"])
+    assert writer.head() + writer.row(row, {"label": "x"}) == "id,note,note,text,label\n1,a,b,c,x\n"
+    with pytest.raises(UserError, match="2 columns 'note', 2 and 3; select columns by number"):
+        opened("id,note,note,text\n1,a,b,c\n", "csv", chosen=("note",))
+
+
+def test_quoted_tsv_is_read_and_written_as_csv() -> None:
+    text = 'id\ttext\tn\n1\t"a ""b""\n\tc"\t2\n2\td\t3\n'
+    table = opened(text, "tsv")
+    rows = [row for group in table.groups() for row in group]
+    assert [row.texts for row in rows] == [('a "b"\n\tc',), ("d",)]
+    writer = TableWriter(table, "tsv", ["label"])
+    assert writer.row(rows[0], {"label": "x"}) == '1\t"a ""b""\n\tc"\t2\tx\n'
+    assert writer.unchanged(rows[1]) == "2\td\t3\t\n"
+    plain = opened('id\ttext\n1\t"a" or b\n2\t"c"\n', "tsv")  # as GLUE's files
+    assert texts(plain) == [('"a" or b',), ('"c"',)]
+    with pytest.raises(UserError, match="does a quoted cell go on in another line"):
+        texts(opened('id\ttext\tn\n1\t"a\nb"\t2\n2\t"a" b\t3\n', "tsv"))
+
+
 def test_texts_with_semicolons_are_not_split() -> None:
     assert texts(opened("one; two\nthree\n", "csv")) == [("one; two",), ("three",)]
 
@@ -61,6 +88,7 @@ def test_chosen_columns_win_over_trained_and_usual_ones() -> None:
     assert texts(opened(table, "csv", trained=("absent",))) == [("a",)]
     assert texts(opened(table, "csv", chosen=("2",))) == [("b",)]  # a number of a file with a header
     assert texts(opened("x\ty\nz\tw\n", "tsv", chosen=("2",))) == [("y",), ("w",)]
+    assert texts(opened("3,stocks,words\n4,other,more\n", "csv", chosen=("3",))) == [("words",), ("more",)]
     assert texts(opened("a\tb\n", "text", roles=("text", "text2"))) == [("a", "b")]
 
 
@@ -77,7 +105,7 @@ def test_trained_numbers_are_those_of_tables_without_a_header() -> None:
         ("csv", "a,b,c\n1,2,3\n", {}, "3 columns .* --columns text=NAME"),
         ("csv", "text,b\n1,2\n", {"chosen": ("texts",)}, "no column 'texts'; .* Did you mean 'text'"),
         ("csv", "x,y\n1,2\n", {"chosen": ("3",)}, "--columns names 3"),
-        ("csv", "text,text\n1,2\n", {}, "two columns 'text'"),
+        ("csv", "text,text\n1,2\n", {}, "2 columns 'text', 1 and 2; select"),
         ("jsonl", '{"a": 1, "b": 2}\n', {}, "2 columns"),
         ("jsonl", "{nothing\n", {}, "line 1 is no JSON object"),
     ],
@@ -220,8 +248,10 @@ def test_columns_by_role() -> None:
     for option, message in (("txt=a", "Did you mean 'text'"), ("text=a,text=b", "one column"), ("text=", "one column")):
         with pytest.raises(UserError, match=message):
             parse_columns([option], roles)
-    with pytest.raises(UserError, match=r"names no label;.* No role 'labl'\. Did you mean 'label'\?"):
+    with pytest.raises(UserError, match=r"no role 'labl' here\. Did you mean 'label'\?"):
         columns_override(["text=a,labl=b"], "labeled")
+    with pytest.raises(UserError, match="no role 'foo' here"):
+        columns_override(["text=a,label=b,foo=c"], "labeled")
     with pytest.raises(UserError, match="names no label"):
         columns_override(["text=a"], "labeled")
 

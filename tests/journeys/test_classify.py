@@ -333,3 +333,18 @@ def test_rows_without_a_header_on_standard_input_are_pointed_out(seqwright: Comm
     assert len(piped.out.splitlines()) == 2
     assert "is taken as a text; --format csv reads the columns of a table" in piped.err
     assert not seqwright("classify", classifier, input=b"good, fine\ndull, poor\n").err
+
+
+@pytest.mark.parametrize("columns", ["text=body,label=queue", "text=4,label=5"])
+def test_every_command_has_the_same_header(seqwright: Command, workdir: Path, columns: str) -> None:
+    """Two columns have one name, and are not selected."""
+    rows = [line.split("\t") for line in labeled_lines(80).splitlines()]
+    lines = [f'{n},,,"{text},\n indeed",{label}\n' for n, (label, text) in enumerate(rows)]
+    (workdir / "a.csv").write_text("".join(["id,note,note,body,queue\n", *lines]))
+    read = ("--columns", columns)
+    assert seqwright("train", "--labeled", "a.csv", *read, "--run", "bag").status == 0
+    assert sw.open("bag").labels.names == ("down", "up")
+    scores = seqwright("evaluate", "bag", "--on", "a.csv", *read, "--json").json
+    assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|examples:80|")
+    predicted = seqwright("classify", "bag", "a.csv", *read, "--json").lines
+    assert [row["queue"] for row in predicted] == [label for label, _ in rows]

@@ -41,7 +41,8 @@ COLUMNS = click.option(
     "--columns",
     multiple=True,
     metavar="ROLE=COLUMN,…",
-    help="Columns of a table by role, by name or number from 1: --columns text=review,label=stars.",
+    help="Columns of a table by role, by name or number from 1: --columns text=review,label=stars. A first row with a"
+    " usual name (text, label, id …) is a header, however columns are selected.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line.")
 DEVICE = click.option(

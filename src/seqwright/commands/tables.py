@@ -202,12 +202,12 @@ def print_columns(table: Table, names: Mapping[str, str]) -> None:
     if not table.columns:
         echo(f"{table.name} is empty.", err=True)
         return
-    numbered = "" if table.header else ", no header"
+    layout = ("" if table.header else ", no header") + (", cells are quoted" if table.quoted else "")
     read = ", ".join(f"'{column}'" for column in table.text_columns)
     added = f"; adds {', '.join(names.values())}" if names else ""
     renamed = [f"'{name}' is taken" for name, column in names.items() if column != name]
     why = f" ({', '.join(renamed)})" if renamed else ""
-    echo(f"{table.name}: reads column {read}{numbered}{added}{why}.", err=True)
+    echo(f"{table.name}: reads column {read}{layout}{added}{why}.", err=True)
 
 
 Results = Callable[["list[TableRow]", int], "Iterable[tuple[TableRow, Mapping[str, Any] | None, str]]"]
@@ -266,7 +266,7 @@ class Output:
         note_skipped(self.table)  # every rank reads all rows, and only rank 0 prints
         if flattened := sum_over_ranks(self.writer.flattened):
             echo(
-                f"{flattened:,} cells had tabs or line ends, which .tsv has no way to hold: now spaces.",
+                f"{flattened:,} cells had tabs or line ends, which .tsv has no way to hold without quotes: now spaces.",
                 err=True,
             )
 

@@ -86,7 +86,7 @@ def command(
     from seqwright.core.config import UserError
     from seqwright.data.column_roles import columns_override, parse_columns
     from seqwright.data.files import plain_suffix
-    from seqwright.data.labeled.columns import TEXT_NAMES
+    from seqwright.data.headers import TEXT_NAMES
     from seqwright.data.tables import Lines, TextColumns, open_table, resembled_format
     from seqwright.data.tagged.annotated import ColumnFile, conllu_sentence
 

@@ -27,9 +27,6 @@ from seqwright.commands.ranked import PROCESSES, RankedCommand, gathered, sum_ov
 from seqwright.commands.tables import FORMAT, OUT, SKIP_BAD_ROWS, Output, Reading, open_input
 from seqwright.core.printable import quantity
 
-SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
-"""Usual names of source columns."""
-
 
 @click.command("translate", cls=RankedCommand)
 @RUN
@@ -88,6 +85,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.data.column_roles import parse_columns
+    from seqwright.data.headers import SOURCE_NAMES
     from seqwright.data.tables import TextColumns
 
     data_overrides, others = split_data_overrides(overrides)
@@ -96,7 +94,13 @@ def command(
     options = search_options_from(others, opened.settings.decoding, {"beam_size": beam, "n_best": n_best})
     options |= {"tag": tag, "truncate": truncate, "attention": attention}
     roles = tuple(f"source{n or ''}" for n in (0, *range(2, 1 + getattr(opened.settings.data, "sources", 1))))
-    wanted = TextColumns(roles=roles, chosen=tuple(parse_columns(columns, roles).values()), names=SOURCE_NAMES)
+    trained = opened.settings.data.columns if opened.settings.data.kind == "pairs" else None
+    wanted = TextColumns(
+        roles=roles,
+        chosen=tuple(parse_columns(columns, roles).values()),
+        trained=() if trained is None else (str(trained[0]),),
+        names=SOURCE_NAMES,
+    )
     reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
     table = open_input(text_or_file, format, wanted, reading)
     decoding = asdict(opened.settings.decoding) | options

@@ -32,6 +32,8 @@ def parse_columns(options: Sequence[str], roles: Sequence[str]) -> dict[str, str
             role, column = roles[0], part
         if role not in roles:
             raise UserError(f"--columns {part}: no role '{role}' here.{did_you_mean(role, roles)}")
+        if other := _ROLE.search(column):
+            raise UserError(f"--columns {part}: no role '{other[1]}' here.{did_you_mean(other[1], roles)}")
         if role in columns or not column:
             raise UserError(f"--columns {part}: name one column for each role, as in --columns {roles[0]}=NAME.")
         columns[role] = column
@@ -50,9 +52,7 @@ def columns_override(columns_by_role: Columns, kind: str) -> list[str]:
     needed = [role for role in roles if role != "text2"]
     if missing := [role for role in needed if role not in columns]:
         example = ",".join(f"{role}=NAME" for role in needed)
-        misspelled = _ROLE.search(",".join(columns.values()))
-        hint = f" No role '{misspelled[1]}'.{did_you_mean(misspelled[1], roles)}" if misspelled else ""
-        raise UserError(f"--columns names no {missing[0]}; name all columns that are read: --columns {example}.{hint}")
+        raise UserError(f"--columns names no {missing[0]}; name all columns that are read: --columns {example}.")
     names = [columns[role] for role in roles if role in columns]
     numbered = kind == "pairs" and all(name.isdecimal() for name in names)
     return [f"data.columns={json.dumps([int(name) for name in names] if numbered else names, ensure_ascii=False)}"]

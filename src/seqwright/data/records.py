@@ -1,8 +1,8 @@
 """Parsers for records: JSON lines, CSV and TSV, reduced to the columns that `data.columns` names.
 
-Columns are selected by key or header name, or by number from 1 ("3") in files without a header. The suffix selects the
-parser: .jsonl and .ndjson, .csv (RFC 4180 quoting) and .tsv (no quoting; the last column takes the rest of its line).
-Malformed records are errors that name the file, the line and its content.
+Columns are selected by key or header name, or by number from 1 ("3"), whether there is a header or not. The suffix
+selects the parser: .jsonl and .ndjson, .csv (RFC 4180 quoting) and .tsv (the last column takes the rest of its line;
+where all quotes are those of CSV, as .csv). Malformed records are errors that name the file, the line and its content.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.printable import quantity
 from seqwright.data.files import COLUMNAR, plain_suffix
+from seqwright.data.headers import SAMPLE_ROWS, column_index, is_header, is_numbered, refuse_repeated
 
 JSON_LINES = (".jsonl", ".ndjson")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 DELIMITER_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 RECORD_SUFFIXES = (*JSON_LINES, *DELIMITERS)
+OPEN_QUOTE = "unexpected end of data"
+"""Python's error where the text ends in a quoted cell."""
+QUOTING_LINES = 10_000
+"""Lines of a .tsv file that tell whether it is quoted."""
 MAX_HEADER_CELL = 40
 """Characters up to which a cell may be a column name; longer cells are text."""
 
@@ -37,10 +42,18 @@ def holds_records(path: Path) -> bool:
 
 
 def records(
-    text: str, path: Path, columns: Sequence[str], *, line: int = 1, header: str = "", suffix: str | None = None
+    text: str,
+    path: Path,
+    columns: Sequence[str],
+    *,
+    line: int = 1,
+    header: str = "",
+    suffix: str | None = None,
+    delimiter: str | None = None,
 ) -> Iterator[Row]:
     """The selected columns of each record of a file's text, as `parse_records` has them; malformed ones are raised."""
-    for row in parse_records(text, path, columns, line=line, header=header, suffix=suffix):
+    parsed = parse_records(text, path, columns, line=line, header=header, suffix=suffix, delimiter=delimiter)
+    for row in parsed:
         if isinstance(row, UserError):
             raise row
         yield row
@@ -66,13 +79,15 @@ def parse_records(
     become comma-separated strings in columns listed in `lists`; elsewhere both are errors.
     """
     suffix = suffix or plain_suffix(path)
+    if suffix == ".tsv" and delimiter is None and is_quoted(text):
+        suffix, delimiter = ".csv", DELIMITERS[suffix]
     if suffix in JSON_LINES:
         return _json_lines(text, path, columns, line, scalars, lists)
     first = line - header.count("\n")
     delimiter = delimiter or DELIMITERS[suffix]
-    rows = _table(parse_table(header + text, path, suffix, delimiter, first), path, columns, delimiter)
-    # With numbered columns the first record is data, and was returned with the first block already.
-    return islice(rows, 1, None) if header and _numbered(columns) else rows
+    return _table(
+        parse_table(header + text, path, suffix, delimiter, first), path, columns, delimiter, later=bool(header)
+    )
 
 
 def parse_table(text: str, path: Path, suffix: str, delimiter: str, first: int = 1) -> Iterator[tuple[int, list[str]]]:
@@ -80,7 +95,36 @@ def parse_table(text: str, path: Path, suffix: str, delimiter: str, first: int =
     return _parse_csv(text, path, first, delimiter) if suffix == ".csv" else _parse_tsv(text, first)
 
 
-def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
+def is_quoted(text: str, *, cut: bool = False) -> bool:
+    """Whether a tab-separated text is quoted as CSV is, as pandas and spreadsheets write it: in its first lines some
+    cells begin with a quote, each of these ends with one and doubles those inside, and all records have equally many
+    cells. The last record of a `cut` text may go on."""
+    lines = text.split("\n", QUOTING_LINES)
+    if len(lines) > QUOTING_LINES:
+        cut = lines.pop() != "" or cut
+    opening = [number for number, line in enumerate(lines, 1) if line.startswith('"') or '\t"' in line]
+    if not opening:
+        return False
+    reader, end, widths, spans = csv_reader((f"{line}\n" for line in lines), DELIMITERS[".tsv"]), 0, set(), False
+    try:
+        for row in reader:
+            end, begin = reader.line_num, end
+            widths |= {len(row)} if row else set()
+            spans = spans or end > begin + 1
+    except csv.Error as error:
+        if not cut or str(error) != OPEN_QUOTE:
+            return False
+    # Lines of equally many cells are records as they are: a cell that is a quote does not go on to the next of these.
+    plain = spans and len({line.count("\t") for line in lines if line}) == 1
+    return len(widths) == 1 and opening[0] <= end and not plain
+
+
+def quoted_note(path: Path) -> str:
+    """A note for the user on a .tsv file that is read as quoted."""
+    return f"{path}: its cells are quoted, and read as those of a .csv file."
+
+
+def record_ends(text: str, path: Path, line: int, delimiter: str = ",") -> Iterator[int]:
     """Character offsets at which the records of a CSV block end, without a last record that the block cuts off."""
     offset = 0
 
@@ -90,7 +134,7 @@ def record_ends(text: str, path: Path, line: int) -> Iterator[int]:
             offset += len(line)
             yield line
 
-    reader, start = csv_reader(lines()), line
+    reader, start = csv_reader(lines(), delimiter), line
     try:
         for _ in reader:
             start = line + reader.line_num
@@ -159,34 +203,33 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _table(
-    rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[str], delimiter: str
+    rows: Iterable[tuple[int, list[str]]], path: Path, columns: Sequence[str], delimiter: str, *, later: bool
 ) -> Iterator[Row | UserError]:
+    """The selected columns; of a `later` block, the first row is that of the file, which came with the first block."""
     rest = iter(rows)
     line, first = next(rest, (0, []))
     if not first:
         raise UserError(f"{path} holds no records.")
-    if _numbered(columns):
+    sample = list(islice(rest, SAMPLE_ROWS))
+    if is_numbered(columns):
         indices = [int(column) - 1 for column in columns]
         if not all(0 <= index < len(first) for index in indices):
             numbers = ", ".join(columns)
             raise UserError(f"{path}, line {line} {describe_row(first, delimiter)}; data.columns asks for {numbers}.")
-        yield tuple(first[index] for index in indices)
+        if not later and not is_header(first, [row for _, row in sample]):
+            yield tuple(first[index] for index in indices)
     else:
-        duplicates = [name for name, count in Counter(first).items() if count > 1]
-        if duplicates:
-            raise UserError(
-                f"{path}: the header names two columns '{duplicates[0]}'; rename one, or select columns by number:"
-                ' "1", "2".'
-            )
-        for column in columns:
-            if column not in first:
+        refuse_repeated(columns, first, str(path))
+        found = [(column, column_index(column, first)) for column in columns]
+        for column, index in found:
+            if index is None:
                 hint = did_you_mean(column, first) if max(map(len, first)) <= MAX_HEADER_CELL else ""
                 raise UserError(
                     f"{path} has no column '{column}': its first line {describe_row(first, delimiter)}.{hint} Name"
                     " others with --columns ROLE=NAME."
                 )
-        indices = [first.index(column) for column in columns]
-    for line, row in rest:
+        indices = [index for _, index in found if index is not None]
+    for line, row in chain(sample, rest):
         if len(row) == len(first):
             yield tuple(row[index] for index in indices)
         else:
@@ -196,15 +239,17 @@ def _table(
             )
 
 
-def _numbered(columns: Sequence[str]) -> bool:
-    return all(column.isdecimal() for column in columns)
-
-
 def describe_row(row: list[str], delimiter: str) -> str:
-    """The number of columns and the text of a line, with a guess at the delimiter where it has one column only."""
+    """The number of columns and the text of a line, with a guess at the delimiter where it has one column only, or at
+    quoting where a quote is open."""
     text = delimiter.join(row)
     others = [name for other, name in DELIMITER_NAMES.items() if other != delimiter and other in text]
     hint = f" (is it separated by {others[0]}s?)" if len(row) == 1 and others else ""
+    if delimiter == DELIMITERS[".tsv"] and text.count('"') % 2:
+        hint = (
+            " (does a quoted cell go on in another line? Quotes are those of a .csv file only where every cell that"
+            " begins with one ends with one, and doubles those inside)"
+        )
     return f"has {quantity(len(row), f'{DELIMITER_NAMES[delimiter]}-separated column')}{hint}: {text[:60]!r}"
 
 
@@ -239,7 +284,7 @@ def csv_records(
 def csv_error(path: Path, start: int, line: int, error: csv.Error) -> UserError:
     """An error of the CSV syntax at a line, in the record that starts at line `start`."""
     mend = 'Close it; inside a quoted cell a quote is written twice ("").'
-    if str(error) == "unexpected end of data":
+    if str(error) == OPEN_QUOTE:
         return UserError(f'{path}, line {start:,} opens a quote (") that no later line closes. {mend}')
     if start < line:
         return UserError(
@@ -253,6 +298,18 @@ def csv_reader(lines: Iterable[str], delimiter: str = ",") -> Any:
     """A strict csv.reader without a limit on the size of cells."""
     csv.field_size_limit(sys.maxsize)  # a field of ten megabytes is a long text, not a mistake
     return csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+def csv_delimiter(text: str, path: Path) -> str:
+    """The delimiter of a CSV text, by its first rows."""
+
+    def rows_by(delimiter: str) -> list[list[str]]:
+        try:
+            return [cells for _, cells in islice(parse_table(text, path, ".csv", delimiter), SAMPLE_ROWS)]
+        except UserError:  # quotes are unbalanced under it
+            return []
+
+    return infer_delimiter(rows_by)
 
 
 def infer_delimiter(rows_by: Callable[[str], list[list[str]]]) -> str:

@@ -36,13 +36,13 @@ class TableWriter:
             )
         self.delimiter = DELIMITERS[".tsv"] if format == "tsv" else table.delimiter if table.format == "csv" else ","
         self.flattened = 0
-        """Cells whose tabs or line ends were replaced by spaces, since TSV has no quoting."""
+        """Cells whose tabs or line ends were replaced by spaces, in a TSV file without quoting."""
 
     def head(self) -> str:
         """The header line; empty where the format or the table has none."""
         if self.format in ("text", "jsonl") or not self.table.header:
             return ""
-        return self._joined([*self.table.columns, *self.names.values()])
+        return self._joined([*(self.table.names or self.table.columns), *self.names.values()])
 
     def row(self, row: TableRow, added: Mapping[str, Any]) -> str:
         """A row with the added values; JSON also takes those that are no columns of a table."""
@@ -74,7 +74,7 @@ class TableWriter:
 
     def _joined(self, cells: Sequence[Any]) -> str:
         texts = [_cell(cell) for cell in cells]
-        if self.format == "tsv":
+        if self.format == "tsv" and not self.table.quoted:
             flat = [" ".join(text.splitlines()).replace("\t", " ") for text in texts]
             self.flattened += sum(one != other for one, other in zip(texts, flat, strict=True))
             return "\t".join(flat) + "\n"

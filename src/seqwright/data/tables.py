@@ -7,8 +7,9 @@ The first lines decide the delimiter, the header and the text columns; only unam
 from __future__ import annotations
 
 import csv
+import itertools
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from typing import Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import plain_suffix
-from seqwright.data.labeled.columns import LABEL_NAMES, TEXT_NAMES, is_header, match_name, two_columns
+from seqwright.data.headers import LABEL_NAMES, TEXT_NAMES, is_header, is_numbered, match_name, refuse_repeated
+from seqwright.data.labeled.columns import two_columns
 from seqwright.data.records import (
     DELIMITERS,
     csv_reader,
     csv_records,
     describe_row,
     infer_delimiter,
+    is_quoted,
     parse_object,
     shortened,
 )
@@ -32,8 +35,6 @@ from seqwright.data.records import (
 TableFormat = Literal["text", "csv", "tsv", "jsonl"]
 FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Formats by suffix; any other file is plain text."""
-INDEX_NAMES = ("id", "index", "date", "url")
-"""Other usual column names, by which a header is recognized."""
 SAMPLE_LINES = 1000
 """Lines from which a layout is inferred."""
 
@@ -133,7 +134,7 @@ class TableRow:
     texts: tuple[Any, ...]
     """Those of the text columns."""
     line: str
-    """As it was read; empty for CSV, where a record may span lines."""
+    """As it was read; empty for CSV and quoted TSV, where a record may span lines."""
 
 
 @dataclass
@@ -161,11 +162,15 @@ class Table:
     """File name, for messages."""
     format: TableFormat
     columns: tuple[str, ...]
-    """All columns: those of the header or of the first JSON object, or numbers from 1."""
+    """All columns: those of the header or of the first JSON object, or numbers from 1; repeated names with a number."""
     text_columns: tuple[str, ...]
     """Columns of the texts."""
     header: bool = True
     """Whether the first line of a CSV or TSV file names its columns."""
+    names: tuple[str, ...] = ()
+    """Those of the header, as they are written."""
+    quoted: bool = False
+    """Whether the cells of a TSV file are quoted, as those of CSV files are."""
     delimiter: str = ","
     word_lists: bool = False
     """Whether a JSON list of words is a text, too."""
@@ -225,7 +230,7 @@ class Table:
         return words or isinstance(value, str)
 
     def _cells(self) -> Iterator[TableRow | UserError]:
-        rows = self._csv() if self.format == "csv" else self._tsv()
+        rows = self._csv() if self.format == "csv" or self.quoted else self._tsv()
         if self.header:
             next(rows)
         width = len(self.columns)
@@ -237,7 +242,7 @@ class Table:
                 )
                 continue
             values = dict(zip(self.columns, cells, strict=True))
-            line = self.delimiter.join(cells) if self.format == "tsv" else ""
+            line = self.delimiter.join(cells) if self.format == "tsv" and not self.quoted else ""
             yield TableRow(values, tuple(values[column] for column in self.text_columns), line)
 
     def _csv(self) -> Iterator[tuple[int, list[str]]]:
@@ -281,7 +286,8 @@ def open_table(
         raise UserError(f"{name} begins with {len(sample):,} blank lines; remove them.")
     if format == "jsonl":
         keys = _first_keys(sample, name, skip_bad_rows=skip_bad_rows)
-        text_columns = _named(keys, wanted, name) or _refuse(keys, wanted, name)
+        if not (text_columns := _named(keys, wanted, name)):
+            raise _ambiguous(keys, wanted, name)
         return Table(
             name=name,
             format=format,
@@ -291,20 +297,20 @@ def open_table(
             skipped=skipped,
             lines=lines,
         )
+    quoted = format == "tsv" and is_quoted("\n".join(sample), cut=True)
+    parsed_as: TableFormat = "csv" if quoted else format
     delimiter = infer_delimiter(partial(_sample_rows, sample, format)) if format == "csv" else DELIMITERS[".tsv"]
-    first_row, *rows = _sample_rows(sample, format, delimiter) or [[sample[0]]]
-    numbers = tuple(str(n) for n in range(1, len(first_row) + 1))
-    header, text_columns = _layout(tuple(first_row), rows, numbers, wanted, name, delimiter)
-    columns = tuple(first_row) if header else numbers
-    duplicates = [column for column, count in Counter(columns).items() if count > 1]
-    if duplicates:
-        raise UserError(f"{name}: the header names two columns '{duplicates[0]}'; rename one.")
+    first_row, *rows = _sample_rows(sample, parsed_as, delimiter) or [[sample[0]]]
+    header, indices = _layout(tuple(first_row), rows, wanted, name, delimiter)
+    columns = _distinct(first_row) if header else tuple(str(n) for n in range(1, len(first_row) + 1))
     return Table(
         name=name,
         format=format,
         columns=columns,
-        text_columns=text_columns,
+        text_columns=tuple(columns[index] for index in indices),
         header=header,
+        names=tuple(first_row) if header else (),
+        quoted=quoted,
         delimiter=delimiter,
         skipped=skipped,
         lines=lines,
@@ -328,29 +334,41 @@ def _first_keys(sample: Sequence[str], name: str, *, skip_bad_rows: bool) -> tup
 def _layout(
     first: tuple[str, ...],
     rows: list[list[str]],
-    numbers: tuple[str, ...],
     wanted: TextColumns,
     name: str,
     delimiter: str,
-) -> tuple[bool, tuple[str, ...]]:
-    """Whether the first row is a header, and the text columns."""
-    header = is_header(first, rows, (*LABEL_NAMES, *TEXT_NAMES, *wanted.names, *INDEX_NAMES))
+) -> tuple[bool, Sequence[int]]:
+    """Whether the first row is a header, and the indices of the text columns."""
+    header = is_header(first, rows)
     # Numbers of the training files are those of a table without a header: under a header, names decide.
     for columns in (wanted.chosen, () if header else wanted.trained):
-        if columns and all(column.isdecimal() for column in columns) and not set(columns) & set(first):
-            if set(columns) <= set(numbers):
-                return header, tuple(first[int(column) - 1] for column in columns) if header else columns
+        if columns and is_numbered(columns):
+            indices = [int(column) - 1 for column in columns]
+            if all(0 <= index < len(first) for index in indices):
+                return header, indices
             if columns is wanted.chosen:
                 asked = ", ".join(columns)
                 raise UserError(f"{name}, line 1 {describe_row(list(first), delimiter)}; --columns names {asked}.")
     if named := _named(first, wanted, name, header=header):
-        return True, named
+        refuse_repeated(named, first, name)
+        return True, [first.index(column) for column in named]
     if len(first) == len(wanted.roles):
-        return header, first if header else numbers
+        return header, range(len(first))
     if len(wanted.roles) == 1 and len(first) == 2 and wanted.classes and not header:
         text = two_columns(first, rows, classes=True)[1]
-        return not text.isdecimal(), (text,)
-    return header, _refuse(first, wanted, name)
+        return not text.isdecimal(), [int(text) - 1 if text.isdecimal() else first.index(text)]
+    raise _ambiguous(first, wanted, name)
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of a header, repeated ones with a number behind, as pandas has them: note, note.1."""
+    distinct: list[str] = []
+    for name in names:
+        numbered = (f"{name}.{n}" for n in itertools.count(1))
+        distinct.append(
+            name if name not in distinct else next(one for one in numbered if one not in (*names, *distinct))
+        )
+    return tuple(distinct)
 
 
 def _named(columns: tuple[str, ...], wanted: TextColumns, name: str, *, header: bool = True) -> tuple[str, ...]:
@@ -367,12 +385,12 @@ def _named(columns: tuple[str, ...], wanted: TextColumns, name: str, *, header: 
     return () if usual is None else (usual,)
 
 
-def _refuse(columns: tuple[str, ...], wanted: TextColumns, name: str) -> tuple[str, ...]:
+def _ambiguous(columns: tuple[str, ...], wanted: TextColumns, name: str) -> UserError:
     shown = ", ".join([*(repr(column[:20]) for column in columns[:6]), *(["…"] if len(columns) > 6 else [])])
     example = ",".join(f"{role}=NAME" for role in wanted.roles)
-    raise UserError(
+    return UserError(
         f"{name} has {len(columns)} columns ({shown}); name the one of the text with --columns {example}, by header"
-        " name, or by number from 1 where there is no header."
+        " name or by number from 1."
         if len(wanted.roles) == 1
         else f"{name} has {len(columns)} columns ({shown}); name those of the texts with --columns {example}."
     )

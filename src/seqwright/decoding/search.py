@@ -86,10 +86,13 @@ def search(
             banks = 1 + sum(int(phrase.matched_pieces.max()) for phrase in own)
             again[max(options.beam_size, banks)].append(n)
     for size, rows in again.items():
-        own_prefixes, own_limits, own_phrases = ([given[n] for n in rows] for given in (prefixes, limits, phrases))
-        part = source.select(torch.tensor(rows, device=source.device))
-        wide = replace(options, kind="beam", beam_size=size)
-        found = search_by_beam(part, wide, own_prefixes, own_limits, own_phrases)
+        found = search_by_beam(
+            source.select(torch.tensor(rows, device=source.device)),
+            replace(options, kind="beam", beam_size=size),
+            [prefixes[n] for n in rows],
+            [limits[n] for n in rows],
+            [phrases[n] for n in rows],
+        )
         for n, hypotheses in zip(rows, found, strict=True):
             outputs[n] = hypotheses
     return outputs

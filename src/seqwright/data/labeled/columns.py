@@ -8,33 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.data.files import plain_suffix
+from seqwright.data.headers import LABEL_NAMES, SAMPLE_ROWS, TEXT_NAMES, is_header, match_name, refuse_repeated
 from seqwright.data.records import (
     DELIMITER_NAMES,
     DELIMITERS,
     JSON_LINES,
     RECORD_SUFFIXES,
-    infer_delimiter,
+    csv_delimiter,
+    is_quoted,
     parse_object,
     parse_table,
 )
 
-LABEL_NAMES = (
-    *("label", "labels", "class", "category", "target", "intent", "sentiment", "topic", "language", "lang"),
-    *("emotion", "polarity", "rating", "stars", "genre", "domain", "gold", "gold_label"),
-)
-TEXT_NAMES = (
-    *("text", "sentence", "review", "content", "document", "utterance", "query", "question", "message", "tweet"),
-    *("comment", "body", "description", "title", "headline", "phrase", "input"),
-)
-"""Header names of label and text columns; the first of each takes precedence over all others."""
-SAMPLE_ROWS = 1000
-"""Rows from which a layout is inferred."""
 TEXTLIKE, LABELLIKE = 0.9, 0.5
 """Share of distinct values in a column: at least the first for texts, at most the second for labels."""
 FASTTEXT = "__label__"
@@ -52,6 +42,8 @@ class Layout:
     """Label column, then text columns, by name or number from 1."""
     delimiter: str | None = None
     """Delimiter of columns, where it is not that of the suffix."""
+    quoted: bool = False
+    """Whether a .tsv file is read as a .csv file with tabs, since its cells are quoted."""
     separator: str | None = None
     """What divides label and text, in files without columns."""
 
@@ -74,11 +66,14 @@ def infer_layout(text: str, path: Path, *, classes: bool) -> Layout:
     if layout.suffix in JSON_LINES:
         keys = list(parse_object(_first_line(text), f"{path}, line 1"))
         return replace(layout, columns=_by_name(keys) or _refuse(keys, path, "keys"))
-    first, *rows = _sample(text, path, layout)
+    first, *rows = sample_rows(text, path, layout)
     if len(first) == 1:
         return Layout(separator=_separator(text, path, layout.suffix))
     columns = _by_name(first) if is_header(first, rows) else two_columns(first, rows, classes=classes)
-    return replace(layout, columns=columns or _refuse(first, path, "columns"))
+    if not columns:
+        _refuse(first, path, "columns")
+    refuse_repeated(columns, first, str(path))
+    return replace(layout, columns=columns)
 
 
 def infer_format(text: str, path: Path) -> Layout:
@@ -86,16 +81,10 @@ def infer_format(text: str, path: Path) -> Layout:
     suffix = infer_suffix(text, path)
     if suffix in JSON_LINES:
         return Layout(suffix=suffix)
-    delimiter = infer_delimiter(partial(_rows_by, text, path)) if suffix == ".csv" else DELIMITERS[suffix]
+    if suffix == ".tsv" and is_quoted(text):
+        return Layout(suffix=".csv", delimiter=DELIMITERS[suffix], quoted=True)
+    delimiter = csv_delimiter(text, path) if suffix == ".csv" else DELIMITERS[suffix]
     return Layout(suffix=suffix, delimiter=delimiter)
-
-
-def _rows_by(text: str, path: Path, delimiter: str) -> list[list[str]]:
-    """The first rows under a delimiter; none where quotes are unbalanced under it."""
-    try:
-        return _sample(text, path, Layout(suffix=".csv", delimiter=delimiter))
-    except UserError:
-        return []
 
 
 def _by_name(names: Sequence[str]) -> tuple[str, ...]:
@@ -104,23 +93,6 @@ def _by_name(names: Sequence[str]) -> tuple[str, ...]:
     if len(names) == 2 and (label is None) != (text is None):
         return (label, *(set(names) - {label})) if label is not None else (*(set(names) - {text}), str(text))
     return (label, text) if label is not None and text is not None else ()
-
-
-def match_name(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """The name that is the first known one, or the only known one; None where there is none or several."""
-    matches = {name.strip().lower(): name for name in names if name.strip().lower() in known}
-    return matches.get(known[0]) or (next(iter(matches.values())) if len(matches) == 1 else None)
-
-
-def is_header(
-    first: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str] = (*LABEL_NAMES, *TEXT_NAMES)
-) -> bool:
-    """Whether the first row holds a known column name that does not occur below it, as a class name would."""
-    for index, cell in enumerate(first):
-        below = [row[index] for row in rows if len(row) > index]
-        if cell.strip().lower() in names and cell not in below:
-            return True
-    return False
 
 
 def two_columns(first: Sequence[str], rows: Sequence[Sequence[str]], *, classes: bool) -> tuple[str, ...]:
@@ -162,7 +134,8 @@ def _refuse(names: Sequence[str], path: Path, what: str) -> tuple[str, ...]:
     )
 
 
-def _sample(text: str, path: Path, layout: Layout) -> list[list[str]]:
+def sample_rows(text: str, path: Path, layout: Layout) -> list[list[str]]:
+    """The first rows of a file with columns."""
     return [row for _, row in islice(parse_table(text, path, layout.suffix, str(layout.delimiter)), SAMPLE_ROWS)]
 
 

@@ -14,8 +14,9 @@ from unicodedata import normalize
 
 from seqwright.core.config import UserError, check_sizes
 from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, refuse_blank, resolve
-from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout
-from seqwright.data.records import JSON_LINES, parse_records
+from seqwright.data.headers import is_header, is_numbered
+from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout, sample_rows
+from seqwright.data.records import JSON_LINES, parse_records, quoted_note
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import is_embedded
 from seqwright.data.text.corpus import check_split, parse_split
@@ -177,6 +178,12 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
             if layout.columns and not config.columns and layout.columns != LABEL_FIRST:
                 label, read = layout.columns
                 notes.append(f"{path}: the label is column {label!r}, the text {read!r}; --columns names others.")
+            if header := _numbered_header(text, path, layout):
+                named, *others = (repr(header[int(column) - 1]) for column in layout.columns)
+                texts = " and ".join(others)
+                notes.append(f"{path}: the first row is a header; the label is column {named}, the text {texts}.")
+            if layout.quoted:
+                notes.append(quoted_note(path))
             parsed = _well_formed(_rows(text, path, config, layout), path, config, notes)
             if not parsed:
                 raise UserError(f"{path} has a header and no rows below it.")
@@ -310,7 +317,7 @@ def _rows(text: str, path: Path, config: LabeledConfig, layout: Layout) -> Itera
         yield from _separated(text, path, layout.separator)
         return
     suffix, columns = layout.suffix, layout.columns
-    header = suffix not in JSON_LINES and not all(column.isdecimal() for column in columns)
+    header = suffix not in JSON_LINES and bool(not is_numbered(columns) or _numbered_header(text, path, layout))
     unit = "record" if suffix == ".csv" else "line"  # a quoted field may span lines
     lists = columns[:1] if config.labels == "multi" else ()
     parsed = parse_records(
@@ -320,6 +327,14 @@ def _rows(text: str, path: Path, config: LabeledConfig, layout: Layout) -> Itera
     numbers = itertools.islice(itertools.count(1) if unit == "record" else nonblank, header, None)
     for row, n in zip(parsed, numbers, strict=False):
         yield row if isinstance(row, UserError) else Row(row[0].strip(), row[1:], f"{path}, {unit} {n:,}")
+
+
+def _numbered_header(text: str, path: Path, layout: Layout) -> list[str]:
+    """The first row of a file whose columns are selected by number, where it is a header with these columns."""
+    if not layout.columns or layout.suffix in JSON_LINES or not is_numbered(layout.columns):
+        return []
+    first, *rows = sample_rows(text, path, layout)
+    return first if is_header(first, rows) and max(map(int, layout.columns)) <= len(first) else []
 
 
 def _separated(text: str, path: Path, separator: str) -> Iterator[Row | UserError]:

@@ -1,4 +1,4 @@
-"""Parsers for files with both sides: TSV, JSON lines, SCAN, CMUdict, and plays."""
+"""Parsers for files with both sides: JSON lines, SCAN, CMUdict, and plays; CSV and TSV are in `tables.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 from seqwright.core.config import UserError
-from seqwright.core.printable import quantity
 from seqwright.data.records import parse_object
 
 _SCAN = re.compile(r"IN: (.*) OUT: (.*)")
@@ -29,21 +28,7 @@ class Pair:
     """Special token in front of the source, such as the target language."""
 
 
-def tsv(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
-    """Pairs from two columns of each line; `columns` are counted from 1."""
-    pairs = []
-    for number, line in enumerate(lines, 1):
-        cells = line.split("\t")
-        if len(cells) < max(columns):
-            raise UserError(
-                f"{name}, line {number:,}: {quantity(len(cells), 'tab-separated column')}, but data.columns asks for"
-                f" column {max(columns)}; the line begins {line[:60]!r}."
-            )
-        pairs.append(Pair((cells[columns[0] - 1],), (cells[columns[1] - 1],)))
-    return pairs
-
-
-def jsonl(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
+def jsonl(lines: Sequence[str], name: str) -> list[Pair]:
     """Pairs from one object per line: "source" and "target", each a string or a list of strings; "tag" optionally."""
     pairs = []
     for number, line in enumerate(lines, 1):
@@ -54,7 +39,7 @@ def jsonl(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pai
     return pairs
 
 
-def scan(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
+def scan(lines: Sequence[str], name: str) -> list[Pair]:
     """Pairs of SCAN, `IN: command OUT: actions` (Lake & Baroni 2018)."""
     pairs = []
     for number, line in enumerate(lines, 1):
@@ -65,7 +50,7 @@ def scan(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair
     return pairs
 
 
-def cmudict(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
+def cmudict(lines: Sequence[str], name: str) -> list[Pair]:
     """Pairs of a word and its phonemes without stress; further pronunciations, `word(2)`, are further references."""
     pronunciations: dict[str, list[str]] = {}
     for number, line in enumerate(lines, 1):
@@ -79,7 +64,7 @@ def cmudict(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[P
     return [Pair((word,), tuple(variants)) for word, variants in pronunciations.items()]
 
 
-def speeches(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[Pair]:
+def speeches(lines: Sequence[str], name: str) -> list[Pair]:
     """Pairs of consecutive speeches of a play: `SPEAKER:` above each speech and a blank line below it."""
     turns = []
     for block in "\n".join(lines).split("\n\n"):
@@ -91,8 +76,7 @@ def speeches(lines: Sequence[str], name: str, columns: tuple[int, int]) -> list[
     return [Pair((speech,), (reply,)) for speech, reply in pairwise(turns)]
 
 
-FORMATS: dict[str, Callable[[Sequence[str], str, tuple[int, int]], list[Pair]]] = {
-    "tsv": tsv,
+FORMATS: dict[str, Callable[[Sequence[str], str], list[Pair]]] = {
     "jsonl": jsonl,
     "scan": scan,
     "cmudict": cmudict,

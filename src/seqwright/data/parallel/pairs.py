@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from seqwright.core.config import UserError, check_sizes
 from seqwright.core.printable import quantity
 from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, refuse_blank, resolve
 from seqwright.data.parallel.formats import FORMATS, Pair
+from seqwright.data.parallel.tables import table_pairs
 from seqwright.data.samples.pairs import embedded_pairs
 from seqwright.data.samples.text import PREFIX, is_embedded
 from seqwright.data.text.corpus import check_split, documents_of, parse_split
 
-Format = Literal["lines", "tsv", "jsonl", "scan", "cmudict", "speeches"]
-SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudict"}
+Format = Literal["lines", "csv", "tsv", "jsonl", "scan", "cmudict", "speeches"]
+SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".dict": "cmudict"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +34,11 @@ class PairsConfig:
     test: float = 0.0
     """Share of the pairs held out as a test set, by the hash of the source: `evaluate RUN --on test`."""
     format: Format | None = None
-    """File format: lines, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a
+    """File format: lines, csv, tsv, jsonl ({"source": …, "target": …}, lists for several), scan, cmudict or speeches (a
     play). Default: by the suffix."""
-    columns: tuple[int, int] = (1, 2)
-    """Source and target columns of a .tsv file, counted from 1."""
+    columns: tuple[int | str, int | str] | None = None
+    """Source and target columns of a .csv or .tsv file, by name or number from 1. Default: those with usual names
+    (source, target …) in its header, or the first two."""
     sources: int = 1
     """Source files per target file; their lines are concatenated."""
     tags: tuple[str, ...] = ()
@@ -63,8 +66,9 @@ class PairsConfig:
             raise UserError('test holds pairs out by the hash of their source: it needs split = "documents 5%".')
         if not 0 <= self.test < 1:
             raise UserError(f"test is a share from 0 to below 1, not {self.test:g}.")
-        if min(self.columns) < 1:
-            raise UserError(f"columns are counted from 1, not {min(self.columns)}.")
+        for column in self.columns or ():
+            if isinstance(column, int) and column < 1:
+                raise UserError(f"columns are counted from 1, not {column}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,7 @@ def read_pairs(files: Sequence[str] | str, config: PairsConfig, *, references: i
     return Pairs(pairs=pairs, notes=tuple(notes))
 
 
-def format_of(name: str, config: PairsConfig) -> str:
+def format_of(name: str, config: PairsConfig) -> Format:
     """The format of a file: the recipe's, otherwise by suffix."""
     if config.format is not None:
         return config.format
@@ -149,7 +153,7 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
         raise UserError(
             f"{quantity(len(names), 'file')}, but source and target files alternate, {size} files together:"
             f" {', '.join(names)}. Give the target file, too. A file with both sides ends in {', '.join(SUFFIXES)}"
-            f" (save a .csv with tabs, as .tsv), or set data.format ({', '.join(get_args(Format))})."
+            f", or set data.format ({', '.join(get_args(Format))})."
         )
     return [tuple(names[n : n + size]) for n in range(0, len(names), size)]
 
@@ -157,10 +161,13 @@ def _groups(names: list[str], config: PairsConfig, size: int) -> list[tuple[str,
 def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list[Pair]:
     if is_embedded(group[0]):
         return embedded_pairs(group[0].removeprefix(PREFIX))
-    sides = [_lines(name, config, notes) for name in group]
     kind = format_of(group[0], config)
+    if kind in ("csv", "tsv"):
+        path = resolve(group[0])
+        return table_pairs(_text(path, config, notes), path, kind, config.columns, notes)
+    sides = [_lines(name, config, notes) for name in group]
     if kind != "lines":
-        return FORMATS[kind](sides[0], group[0], config.columns)
+        return FORMATS[kind](sides[0], group[0])
     counts = {name: len(lines) for name, lines in zip(group, sides, strict=True)}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} has {count:,}" for name, count in counts.items())
@@ -168,11 +175,16 @@ def _read(group: tuple[str, ...], config: PairsConfig, notes: list[str]) -> list
     return [Pair(row[: config.sources], row[config.sources :]) for row in zip(*sides, strict=True)]
 
 
-def _lines(name: str, config: PairsConfig, notes: list[str]) -> list[str]:
-    path = resolve(name)
+def _text(path: Path, config: PairsConfig, notes: list[str]) -> str:
     text, decoding_notes = read_text(path, config.errors, config.encoding)
     refuse_blank(text, path)
     notes += decoding_notes
+    return text
+
+
+def _lines(name: str, config: PairsConfig, notes: list[str]) -> list[str]:
+    path = resolve(name)
+    text = _text(path, config, notes)
     if "\r\n" in text:
         notes.append(f"{path}: CRLF line endings are read as LF.")
     return documents_of(text, "line")

@@ -25,7 +25,15 @@ from seqwright.data.files import (
     plain_suffix,
     refuse_blank,
 )
-from seqwright.data.records import DELIMITERS, RECORD_SUFFIXES, holds_records, record_ends, records
+from seqwright.data.records import (
+    DELIMITERS,
+    QUOTING_LINES,
+    RECORD_SUFFIXES,
+    holds_records,
+    is_quoted,
+    record_ends,
+    records,
+)
 from seqwright.data.text.corpus import Corpus, Document, corpus_of, read_each, texts_of
 
 BLOCK = 8 << 20
@@ -47,12 +55,17 @@ class Block:
     """Number of its first line."""
     header: str = ""
     """First record of the table, for all blocks but the first."""
+    quoted: bool = False
+    """Whether the cells of a .tsv file are quoted."""
 
     def corpus(self, kind: Document, columns: Sequence[str]) -> Corpus:
         """The documents of the block, or a part of one where the whole file is the document."""
         if holds_records(self.path):
-            suffix = ".jsonl" if plain_suffix(self.path) in COLUMNAR else None
-            rows = records(self.text, self.path, columns, line=self.line, header=self.header, suffix=suffix)
+            suffix = plain_suffix(self.path)
+            delimiter = DELIMITERS.get(suffix)
+            suffix = ".jsonl" if suffix in COLUMNAR else ".csv" if self.quoted else suffix
+            given: dict[str, Any] = {"line": self.line, "header": self.header, "suffix": suffix, "delimiter": delimiter}
+            rows = records(self.text, self.path, columns, **given)
             return Corpus(documents=list(texts_of(rows, self.path, columns)), kind=kind)
         return corpus_of(self.text, kind)
 
@@ -118,27 +131,40 @@ def _blocks(path: Path, kind: Document, size: int) -> Iterator[Block]:
     cut = _before_word if kind == "file" and suffix not in RECORD_SUFFIXES else _after_document
     separator = "\n\n" if kind == "blank-line" else "\n"
     buffer, first, line, header = "", True, 1, ""
+    quoted = suffix == ".tsv" and is_quoted(_first_lines(path, size))
+    csv = suffix == ".csv" or quoted
     for text in _decoded(path, size) if suffix in DELIMITERS else _normalized(_decoded(path, size)):
         buffer += text
         if path.suffix in COMPRESSED:
             check_limit(MAX_DECOMPRESSED, len(buffer), f"{path} has a document of {len(buffer):,} characters")
-        end = _after_record(buffer, path, line) if suffix == ".csv" else cut(buffer, separator)
+        end = _after_record(buffer, path, line, DELIMITERS[suffix]) if csv else cut(buffer, separator)
         if end and not (first and buffer[:end].isspace()):  # a first block has text, or its file has none
-            yield Block(path=path, text=buffer[:end], first=first, line=line, header=header)
+            yield Block(path=path, text=buffer[:end], first=first, line=line, header=header, quoted=quoted)
             if first and suffix in DELIMITERS:
-                header = buffer[: next(record_ends(buffer, path, 1)) if suffix == ".csv" else buffer.index("\n") + 1]
+                ends = record_ends(buffer, path, 1, DELIMITERS[suffix])
+                header = buffer[: next(ends) if csv else buffer.index("\n") + 1]
             line += buffer.count("\n", 0, end)
             buffer, first = buffer[end:], False
     if first:
         refuse_blank(buffer, path)
     if buffer:
-        yield Block(path=path, text=buffer, first=first, line=line, header=header)
+        yield Block(path=path, text=buffer, first=first, line=line, header=header, quoted=quoted)
 
 
-def _after_record(text: str, path: Path, line: int) -> int:
+def _first_lines(path: Path, size: int) -> str:
+    """The lines of a file that tell whether it is quoted, and some more."""
+    text = ""
+    for more in _decoded(path, size):
+        text += more
+        if text.count("\n") > QUOTING_LINES:
+            break
+    return text
+
+
+def _after_record(text: str, path: Path, line: int, delimiter: str) -> int:
     """The end of the last record but one: the last may continue in the next block."""
     previous, last = 0, 0
-    for end in record_ends(text, path, line):
+    for end in record_ends(text, path, line, delimiter):
         previous, last = last, end
     return previous
 

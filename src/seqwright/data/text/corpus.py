@@ -22,11 +22,12 @@ from seqwright.data.files import (
     as_list,
     check_encoding,
     expand,
+    plain_suffix,
     read_text,
     refuse_blank,
     resolve,
 )
-from seqwright.data.records import holds_records, records
+from seqwright.data.records import holds_records, is_quoted, quoted_note, records
 from seqwright.data.samples.text import embedded_text, is_embedded
 from seqwright.data.text.origins import Origins
 from seqwright.text.backend import SPLIT_AT_SPACE, Kind
@@ -178,6 +179,8 @@ def read_corpus(
         notes.extend(decoding_notes)
         if columns is not None and holds_records(entry):
             documents = list(texts_of(records(text, entry, columns), entry, columns))
+            if plain_suffix(entry) == ".tsv" and is_quoted(text):
+                notes.append(quoted_note(entry))
             yield Corpus(documents=documents, kind=kind, origins=record_origins(entry, len(documents)))
             return
         if "\r\n" in text:

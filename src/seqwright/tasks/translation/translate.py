@@ -43,7 +43,8 @@ class TranslationOptions(SearchOptions):
     prefix: str = ""
     """Prefix of every output; it is neither scored nor counted in the length."""
     required: tuple[str, ...] = ()
-    """Words or phrases that every finished output contains (Post & Vilar 2018), in any segmentation."""
+    """Words or phrases that every finished output contains, in any segmentation. Outputs that lack one are searched for
+    again by a beam with room for each token of them (Post & Vilar 2018)."""
     forbidden: tuple[str, ...] = ()
     """Words or phrases that no output contains, in any segmentation; longer words that start with other pieces
     may occur."""
