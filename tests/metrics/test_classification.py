@@ -194,7 +194,7 @@ def test_expected_calibration_error_and_reliability_bins() -> None:
         if inside.any():
             expected += inside.mean() * abs(confidence[inside].mean() - correct[inside].mean())
     scored = values(list(probability_counts(log_probs, targets)))
-    assert scored["calibration_error"] == pytest.approx(100 * expected)
+    assert scored["calibration_error"] == pytest.approx(expected)
     bins = reliability(log_probs, targets)
     assert sum(row["examples"] for row in bins) == 500
     gaps = sum(row["examples"] * abs(row["confidence"] - row["accuracy"]) for row in bins) / 500

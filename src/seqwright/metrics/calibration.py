@@ -27,7 +27,7 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def probability_counts(log_probs: Floats, targets: Ints) -> Iterator[Counts]:
-    """Counts of nll (log loss, nats), multi-class Brier score (0 to 2) and calibration error (per cent)."""
+    """Counts of nll (log loss, nats), multi-class Brier score (0 to 2) and calibration error (0 to 1)."""
     facts = signature(examples=len(targets), classes=log_probs.shape[1])
     ones = np.ones(len(targets))
     nll = -log_probs[np.arange(len(targets)), targets]
@@ -54,9 +54,10 @@ def calibration_counts(log_probs: Floats, targets: Ints) -> Counts:
 
 
 def calibration_error(sums: Floats) -> Floats:
-    """ECE (Naeini et al. 2015): mean |confidence - accuracy| over the bins, weighted by examples, in per cent."""
+    """ECE (Naeini et al. 2015): mean |confidence - accuracy| over the bins, weighted by examples, 0 to 1."""
     examples, confidence, correct = np.split(sums, 3, axis=1)
-    return 100 * np.abs(confidence - correct).sum(1) / np.maximum(examples.sum(1), 1)
+    error: Floats = np.abs(confidence - correct).sum(1) / np.maximum(examples.sum(1), 1)
+    return error
 
 
 def reliability(log_probs: Floats, targets: Ints) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ TITLES = {
     "word_f1": "word F1",
     "matthews": "Matthews correlation",
     "brier": "Brier score",
+    "calibration_error": "calibration error (ECE)",
 }
 """Display names of scores, where they are not their keys."""
 
