@@ -17,7 +17,7 @@ from seqwright.data.column_roles import Columns, columns_override
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
-from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.recipe import Overrides, Recipe, override_list
 from seqwright.pipeline.shipped import about, shipped
 from seqwright.pipeline.trust import without_untrusted
 from seqwright.pipeline.wanted import Files, wanted_recipe
@@ -68,9 +68,9 @@ def hinted(function: F) -> F:
 
 
 @hinted
-def load(recipe: str | Path, *, set: Files = ()) -> Recipe:
+def load(recipe: str | Path, *, set: Overrides = ()) -> Recipe:
     """A recipe by file or name, with `key=value` overrides; its data need not be there. It prints as TOML."""
-    return recipes.load(recipe, as_list(set), need_files=False)
+    return recipes.load(recipe, override_list(set), need_files=False)
 
 
 @hinted
@@ -89,7 +89,7 @@ def train(
     model: str | None = None,
     base: str | Path | None = None,
     columns: Columns = (),
-    set: Files = (),
+    set: Overrides = (),
     minutes: float | None = None,
     run: str | Path | None = None,
     trust: bool = False,
@@ -117,7 +117,7 @@ def train(
             model=model,
             base=base,
             columns=columns,
-            set=as_list(set),
+            set=override_list(set),
             minutes=minutes,
             run=run,
             trust=trust,
@@ -135,7 +135,7 @@ def open(
     device: str = "auto",
     precision: str = "fp32",
     columns: Columns = (),
-    set: Files = (),
+    set: Overrides = (),
     trust: bool = False,
 ) -> Run:
     """A run, opened for inference, of the class of its task; of an unfinished one its newest checkpoint, with a
@@ -145,7 +145,7 @@ def open(
     float32. `trust` lets a run that was made elsewhere name the data it is evaluated on."""
     if not isinstance(path, str | os.PathLike):
         raise UserError(f'a run is opened by the path of its folder, not {type(path).__name__}: open("runs/x").')
-    reading = as_list(set)
+    reading = override_list(set)
     if columns:
         kind = RunDirectory.open(path, contents=False).recipe().get("data", {}).get("kind", recipes.DEFAULT_TASK)
         reading = [*columns_override(columns, str(kind)), *reading]
@@ -199,7 +199,7 @@ def ladder(
     models: Sequence[str] = (),
     base: str | Path | None = None,
     columns: Columns = (),
-    set: Files = (),
+    set: Overrides = (),
     progress: Progress = SILENT,
 ) -> Ladder:
     """Trains models from simple to large on one kind of data under one time budget, each in a run of its own below
@@ -218,7 +218,7 @@ def ladder(
         minutes=minutes,
         kinds=as_list(models),
         base=None if base is None else Path(base),
-        overrides=[*as_list(set), *columns_override(columns, kinds[0])],
+        overrides=[*override_list(set), *columns_override(columns, kinds[0])],
     )
     return climb(recipes, Path(folder), progress, name=f"Ladder: {Path(folder).name}")
 
@@ -230,7 +230,7 @@ def compare(
     on: Files = (),
     metrics: Sequence[str] = (),
     columns: Columns = (),
-    set: Files = (),
+    set: Overrides = (),
     device: str = "auto",
     trust: bool = False,
     progress: Progress = SILENT,
@@ -252,7 +252,7 @@ def compare(
 def sweep(
     recipe: str | Path | None = None,
     *,
-    set: Files,
+    set: Overrides,
     seeds: int = 1,
     random: int | None = None,
     halving: bool = False,
@@ -272,9 +272,8 @@ def sweep(
         raise UnknownOptionError(f"sweep has no option '{name}'.{did_you_mean(name, sorted(known))}")
 
     make = functools.partial(wanted_recipe, recipe, **options)
-    return run_sweep(
-        make, open, as_list(set), run, seeds=seeds, random=random, halving=halving, on=on, progress=progress
-    )
+    values = override_list(set)
+    return run_sweep(make, open, values, run, seeds=seeds, random=random, halving=halving, on=on, progress=progress)
 
 
 @hinted
@@ -294,7 +293,7 @@ def explain(topic: str, *, on: str | None = None, run: Run | str | Path | None =
 
     find(topic)
     opened = run if run is None or isinstance(run, Run) else open(run, device="cpu")
-    return compute(topic, on=on, run=opened, overrides=as_list(set))
+    return compute(topic, on=on, run=opened, overrides=override_list(set))
 
 
 def inspect(
@@ -323,7 +322,7 @@ def where(run: Run | str | Path, text: Files | None = None, **options: Any) -> W
 def plan(
     recipe: str | Path,
     *,
-    set: Files = (),
+    set: Overrides = (),
     vocabulary: int | None = None,
     labels: int | None = None,
     length: int | None = None,
@@ -339,7 +338,7 @@ def plan(
 
     return make_plan(
         recipe,
-        as_list(set),
+        override_list(set),
         vocabulary=vocabulary,
         labels=labels,
         length=length,

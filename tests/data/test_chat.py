@@ -10,7 +10,15 @@ import pytest
 
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
-from seqwright.data.chat import ChatConfig, ChatTemplate, Conversations, Message, read_conversations, read_splits
+from seqwright.data.chat import (
+    ChatConfig,
+    ChatTemplate,
+    Conversations,
+    Message,
+    messages_of,
+    read_conversations,
+    read_splits,
+)
 from seqwright.data.samples.text import embedded_text
 from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
@@ -94,6 +102,31 @@ def test_malformed_conversations_are_errors_with_their_line(tmp_path: Path, bad:
         read_conversations(str(file))
     assert message in str(caught.value)
     assert f"{file}, line 2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ({"role": "user", "content": "a"}, r"write \[{\"role\": \"user\""),
+        (5, "write .*, not 5"),
+        (None, "write .*, not None"),
+        ([], r"write .*, not \[\]"),
+        ([{"role": "user", "content": None}], 'one is {"role": "user", "content": null}'),
+        ([{"content": "a"}], 'a message has a "role" and a string "content"'),
+        (["a"], 'one is "a"'),
+        ([{"role": "usr", "content": "a"}], "no role 'usr'. Did you mean 'user'"),
+    ],
+)
+def test_malformed_messages_say_what_is_wrong(messages: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        messages_of(messages)
+
+
+def test_a_json_array_of_conversations_is_no_file_of_lines(tmp_path: Path) -> None:
+    file = tmp_path / "talks.json"
+    file.write_text(f"[{line(('user', 'a'), ('assistant', 'b'))}]")
+    with pytest.raises(UserError, match="is a JSON array; write one conversation a line"):
+        read_conversations(str(file))
 
 
 def test_split_of_conversations_is_disjoint(tmp_path: Path) -> None:

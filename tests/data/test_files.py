@@ -5,12 +5,41 @@ from __future__ import annotations
 import gzip
 import lzma
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seqwright.core.config import UserError
 from seqwright.core.warning import SeqwrightWarning
-from seqwright.data.files import check_encoding, read_text, resolve
+from seqwright.data.files import as_list, check_encoding, read_text, resolve
+
+
+class Table:
+    """Stands for a table of another library."""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ([("a", "b")], r"\('a', 'b'\) \(tuple\)"),
+        ([{"role": "user"}], r"\(dict\)"),
+        ({"a": 1}, r"\(dict\)"),
+        (5, r"5 \(int\)"),
+        (b"a text", r"b'a text' \(bytes\)"),
+        (Table(), r"\(Table\)"),
+    ],
+)
+def test_values_that_are_no_files_are_named(value: Any, shown: str) -> None:
+    with pytest.raises(UserError, match=rf"{shown} is no file; give the path of a file"):
+        as_list(value)
+
+
+def test_names_paths_and_none_are_lists_of_names(tmp_path: Path) -> None:
+    assert as_list(None) == as_list(()) == []
+    assert as_list("a") == ["a"]
+    assert as_list(["a", Path("b")]) == ["a", "b"]
+    with pytest.raises(UserError, match="A text or a row of yours goes into a file first"):
+        resolve("a text")
 
 
 def written(path: Path, data: bytes) -> Path:

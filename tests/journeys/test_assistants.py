@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import seqwright
+from seqwright.core.config import UserError
 from seqwright.core.storage import load_tensors
 from seqwright.data.chat import Message
 from seqwright.tasks.chat.task import fitting
@@ -74,6 +75,9 @@ def test_assistant_learns_conversations(seqwright: Command, workdir: Path, conve
         "green": "owl",
     }
     assert {reply.reason for reply in replies.values()} == {"end"}
+    for messages in ([{"role": "usr", "content": "red"}], {"role": "user", "content": "red"}, None, 5, []):
+        with pytest.raises(UserError, match="no conversation: "):
+            run.chat(messages)
 
 
 def seqwright_open(path: str) -> seqwright.Run:

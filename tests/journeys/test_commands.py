@@ -243,7 +243,9 @@ def test_python_api_matches_the_commands(workdir: Path) -> None:
     assert run.score("the cat").log_prob == run.score(["the cat"])[0].log_prob
     assert run.score(lines="the cat").text == "the cat"
     assert run.embed("the cat").vector.tolist() == next(run.embed(text for text in ["the cat"])).vector.tolist()
-    assert sw.train(run="mine", set=["training.steps=8"]).directory.summary()["steps"] == 8
+    assert sw.train(run="mine", set={"training.steps": 8}).directory.summary()["steps"] == 8
+    with pytest.raises(sw.UserError, match=r"\('a', 'b'\) \(tuple\) is no file"):
+        sw.train(labeled=[("a", "b")])  # type: ignore[list-item]
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):
         run.generate("\ud800")
     with pytest.raises(sw.UserError, match="half of a surrogate pair"):

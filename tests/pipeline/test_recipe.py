@@ -13,11 +13,11 @@ import torch
 import seqwright as sw
 from seqwright import build
 from seqwright.core.batch import EncoderSizes, OutputSpec, Vocabularies, Vocabulary
-from seqwright.core.config import UserError
+from seqwright.core.config import UserError, parse_override
 from seqwright.core.progress import Progress
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images, read_splits
-from seqwright.pipeline.recipe import Recipe, load, make
+from seqwright.pipeline.recipe import Recipe, load, make, override_list
 from seqwright.pipeline.shipped import about, shipped
 from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.images.codec import ImageCodec
@@ -323,3 +323,24 @@ def test_data_modified_after_a_finished_run_is_pointed_out(
         progress = Notes()
         sw.train(text=name, model="ngram", run="run", progress=progress)
         assert len([note for note in progress.notes if "a.txt was modified after run was finished" in note]) == notes
+
+
+def test_overrides_may_be_a_table_in_python() -> None:
+    table = {
+        "training.seed": 3,
+        "training.learning_rate": 1e-5,
+        "training.compile": True,
+        "name": 'a "b" ế',
+        "data.train": ["a b.txt", "c"],
+        "data.valid": Path("v.txt"),
+    }
+    expected = table | {"data.valid": "v.txt"}
+    assert dict(map(parse_override, override_list(table))) == expected
+    assert override_list("a=1") == ["a=1"]
+    assert override_list(("a=1", "b=2")) == ["a=1", "b=2"]
+    for wrong in (5, [("a", 1)], None):
+        with pytest.raises(UserError, match="is no override"):
+            override_list(wrong)  # type: ignore[arg-type]
+    for value in (None, {1, 2}):
+        with pytest.raises(UserError, match=r"training\.seed cannot be"):
+            override_list({"training.seed": value})

@@ -82,6 +82,8 @@ def read_conversations(files: Sequence[str] | str, errors: Errors = "strict", en
         embedded = is_embedded(file)
         text, decoding_notes = (embedded_text(file), []) if embedded else read_text(resolve(file), errors, encoding)
         refuse_blank(text, file)
+        if text.lstrip().startswith("["):
+            raise UserError(f"{file} is a JSON array; write one conversation a line, as a .jsonl file.")
         notes += decoding_notes
         for number, line in enumerate(documents_of(text, "line"), 1):
             if line.strip():
@@ -104,15 +106,24 @@ def parse_conversation(line: str, place: str) -> Conversation:
 def _messages(table: Mapping[str, Any]) -> Conversation:
     if not isinstance(table.get("messages"), list):
         raise ValueError('write {"messages": [{"role": "user", "content": "…"}, …]}.')
-    messages = []
-    for entry in table["messages"]:
-        if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
-            raise ValueError(f'a message has a "role" and a string "content", but one is {json.dumps(entry)[:80]}.')
-        if entry.get("role") not in ROLES:
-            raise ValueError(f"no role {entry.get('role')!r}.{did_you_mean(str(entry.get('role')), ROLES)}")
-        messages.append(Message(entry["role"], entry["content"]))
+    messages = messages_of(table["messages"])
     if not any(message.role == "assistant" for message in messages):
         raise ValueError("it has no turn of the assistant, so there is nothing to train on.")
+    return messages
+
+
+def messages_of(entries: Any) -> Conversation:
+    """The messages of a list of {"role", "content"} tables; ValueError where it is none."""
+    if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Sequence) or not entries:
+        raise ValueError(f'write [{{"role": "user", "content": "…"}}, …], not {entries!r:.60}.')
+    messages = []
+    for entry in entries:
+        if not isinstance(entry, Mapping) or not all(isinstance(entry.get(key), str) for key in Message._fields):
+            shown = json.dumps(entry, ensure_ascii=False, default=repr)[:80]
+            raise ValueError(f'a message has a "role" and a string "content", but one is {shown}.')
+        if entry["role"] not in ROLES:
+            raise ValueError(f"no role {entry['role']!r}.{did_you_mean(entry['role'], ROLES)}")
+        messages.append(Message(entry["role"], entry["content"]))
     return tuple(messages)
 
 

@@ -12,7 +12,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from encodings.aliases import aliases
 from pathlib import Path
@@ -68,9 +68,18 @@ class UntrustedFileError(UserError):
 
 
 def as_list(files: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | None) -> list[str]:
-    """File names as a list, from one name or path, several or None."""
-    several = [files] if isinstance(files, str | os.PathLike) else files or ()
-    return [os.fspath(file) for file in several]
+    """File names as a list, from one name or path, several or None; UserError for texts, rows and other values."""
+    several = [files] if isinstance(files, str | os.PathLike) or not isinstance(files, Iterable) else files
+    names: list[str] = []
+    for file in several if several != [None] else ():
+        if not isinstance(file, str | os.PathLike) or isinstance(several, Mapping):
+            wrong = several if isinstance(several, bytes | Mapping) else file
+            raise UserError(
+                f"{repr(wrong)[:60]} ({type(wrong).__name__}) is no file; give the path of a file, or a list of paths."
+                " Texts and rows of yours go into a file first."
+            )
+        names.append(os.fspath(file))
+    return names
 
 
 def resolve(path: str, base: Path | None = None) -> Path:
@@ -103,7 +112,8 @@ def resolve(path: str, base: Path | None = None) -> Path:
                 return candidate.with_suffix("")
     tried = " or ".join(str(candidate) for candidate in candidates)
     unset = "" if root or relative.is_absolute() else f" {DATA_ROOT} (the data root, searched second) is not set."
-    raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}")
+    text = "" if relative.suffix or len(relative.parts) > 1 else " A text or a row of yours goes into a file first."
+    raise MissingFileError(f"no file {tried}.{_nearest(candidates)}{unset}{text}")
 
 
 def is_remote(name: str) -> bool:

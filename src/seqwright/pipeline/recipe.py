@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -34,6 +34,9 @@ from seqwright.runs.finding import free_folder, training_with
 from seqwright.training.config import TrainingConfig
 
 DEFAULT_TASK = "text"
+
+Overrides = str | Sequence[str] | Mapping[str, Any]
+"""`key=value`, one or several, or in Python a table of keys and values."""
 
 EXCLUSIVE = (("training.steps", "training.epochs", "training.minutes"), ("data.valid", "data.split"))
 """Keys of which an override replaces the others."""
@@ -126,6 +129,29 @@ def keys_named(name: str) -> list[str]:
                 known = {field.name for field in fields(cls)}
             keys |= dict.fromkeys(f"{section}.{key}" for key in sorted(known & names))
     return sorted(keys, key=lambda key: (not key.endswith(f".{name}"), SEARCHED.index(key.split(".")[0])))[:3]
+
+
+def override_list(overrides: Overrides) -> list[str]:
+    """Overrides as `--set` has them, from one, several, or a table in Python: {"training.seed": 3}."""
+    if isinstance(overrides, Mapping):
+        values = ((key, str(value) if isinstance(value, Path) else value) for key, value in overrides.items())
+        return [f"{key}={_toml(key, value)}" for key, value in values]
+    several = [overrides] if isinstance(overrides, str) else overrides
+    if not isinstance(several, Iterable) or not all(isinstance(one, str) for one in several):
+        raise UserError(
+            f'set={overrides!r:.60} is no override; write set=["training.steps=100"] or set={{"training.steps": 100}}.'
+        )
+    return list(several)
+
+
+def _toml(key: str, value: Any) -> str:
+    """A value as TOML, which numbers, strings and lists share with JSON."""
+    try:
+        if value is not None:
+            return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        pass
+    raise UserError(f"set: {key} cannot be {value!r:.60}; give a number, a string, true or false, or a list of these.")
 
 
 def load(

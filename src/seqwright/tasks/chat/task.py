@@ -20,7 +20,7 @@ from seqwright.data.chat import (
     ChatTemplate,
     Conversation,
     Conversations,
-    Message,
+    messages_of,
     parse_conversations,
     read_conversations,
     read_splits,
@@ -141,8 +141,10 @@ class ChatRun(Run):
         **options: Any,
     ) -> ChatReply:
         """Replies to a question, or a conversation of {"role", "content"} tables; options are those of [decoding]."""
-        several = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        talk = tuple(Message(entry["role"], entry["content"]) for entry in several)
+        try:
+            talk = messages_of([{"role": "user", "content": messages}] if isinstance(messages, str) else messages)
+        except ValueError as error:
+            raise UserError(f"no conversation: {error}") from None
         decoding = with_options(self.settings.decoding, options)
         return reply(self.model, self.turns, talk, decoding, device=self.device, on_text=on_text)
 
