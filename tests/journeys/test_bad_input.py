@@ -202,6 +202,11 @@ def test_train_rejects_invalid_arguments(seqwright: Command, workdir: Path, argu
     assert files(workdir) - {"runs"} == {"text.txt"}
 
 
+def test_a_table_in_place_of_a_recipe_is_labeled_first(seqwright: Command, workdir: Path) -> None:
+    (workdir / "table.csv").write_text("text,label\na,b\n")
+    assert "is no recipe (.toml); `seqwright train --labeled table.csv`" in seqwright("train", "table.csv").err
+
+
 SHARE = "must be at least 0 and below 1, not"
 OUT_OF_RANGE = [
     *[

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seqwright as sw
@@ -50,8 +51,13 @@ def test_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command, class
     (workdir / "lines.txt").write_text("the film was good\n\nthe film was dull\n")
     rows = seqwright("classify", classifier, "lines.txt", "--json").lines
     assert [row["text"] for row in rows] == ["the film was good", "", "the film was dull"]
-    assert (rows[0]["label"], rows[2]["label"]) == ("up", "down")
-    assert all(abs(sum(row["probabilities"].values()) - 1) < 1e-9 for row in rows)
+    assert [row["label"] for row in rows] == ["up", None, "down"]
+    assert all(abs(sum(row["probabilities"].values()) - 1) < 1e-9 for row in (rows[0], rows[2]))
+    plain = seqwright("classify", classifier, "lines.txt")
+    assert plain.out.split("\n")[1] == ""
+    assert plain.err == "empty texts, which get no label: 1.\n"
+    (workdir / "cells.csv").write_text("id,text\n1,the film was good\n2, \n")
+    assert seqwright("classify", classifier, "cells.csv").out.splitlines()[2] == "2, ,,"
     too_long_for_a_file_name = "the film was good " * 20
     assert seqwright("classify", classifier, too_long_for_a_file_name).out.startswith("up (")
     alone = seqwright("classify", classifier, "the film was good", "--json").json
@@ -348,3 +354,5 @@ def test_every_command_has_the_same_header(seqwright: Command, workdir: Path, co
     assert scores["scores"]["accuracy"]["signature"].startswith("accuracy|examples:80|")
     predicted = seqwright("classify", "bag", "a.csv", *read, "--json").lines
     assert [row["queue"] for row in predicted] == [label for label, _ in rows]
+    texts = np.array([text for _, text in rows[:3]])
+    assert sw.open("bag").classify(texts) == sw.open("bag").classify(texts.tolist())

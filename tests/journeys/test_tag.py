@@ -92,7 +92,9 @@ def test_evaluate_with_another_column_layout(seqwright: Command, tagger: Path, w
     (workdir / "three.tsv").write_text("".join(f"7\t{line}\n" if line else "\n" for line in words(20, 80).split("\n")))
     result = seqwright("evaluate", tagger, "--on", "three.tsv")
     assert result.status == 2
-    assert "--columns token=1,tag=2" in result.err
+    assert "--columns token=2,tag=3" in result.err
+    refused = seqwright("tag", tagger, "three.tsv")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)  # no word of columns that are not read
     columns = ("--columns", "token=2,tag=3")
     assert seqwright("evaluate", tagger, "--on", "three.tsv", *columns, "--json").json["accuracy"] == 100.0
     result = seqwright("evaluate", tagger, "--on", "three.tsv", "--set", "data.train=three.tsv")
@@ -111,6 +113,38 @@ def test_tag_with_another_column_layout(seqwright: Command, tagger: Path, workdi
     assert "no key 'x'" in seqwright("tag", tagger, "time flies", "--set", "decoding.x=1").err
     for columns in ("token=1,tag=2", "text=1"):
         assert "the input is a text; leave it out" in seqwright("tag", tagger, "time flies", "--columns", columns).err
+
+
+def test_lines_without_words_are_no_sentences_of_conllu(seqwright: Command, tagger: Path, workdir: Path) -> None:
+    (workdir / "lines.txt").write_text("we runs\n\n \nthe runs\n")
+    result = seqwright("tag", tagger, "lines.txt", "--out", "out.conllu")
+    assert result.err.endswith("which are no sentences of CoNLL-U and left out: 2.\n")
+    sentences = (workdir / "out.conllu").read_text().removesuffix("\n\n").split("\n\n")
+    assert [sentence.split("\n")[0] for sentence in sentences] == ["# text = we runs", "# text = the runs"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("\t".join("123456789"), "line 3 has 9 columns, where CoNLL-U has 10"),
+        ("2 runs x NOUN _ _ _ _ _ _", "line 3 has 1 column (is it separated by spaces?), where CoNLL-U has 10"),
+    ],
+)
+def test_lines_of_conllu_have_ten_columns(
+    seqwright: Command, tagger: Path, workdir: Path, line: str, message: str
+) -> None:
+    word = "\t".join(["1", "the", "the", "d", *"______"])
+    (workdir / "bad.conllu").write_text(f"# text = the runs\n{word}\n{line}\n\n")
+    for command in (("tag", tagger, "bad.conllu"), ("evaluate", tagger, "--on", "bad.conllu")):
+        result = seqwright(*command)
+        assert result.status == 2
+        assert message in result.err
+        assert "data.columns" not in result.err
+
+
+def test_csv_has_no_tags(seqwright: Command, workdir: Path) -> None:
+    (workdir / "a.csv").write_text("token,tag\nthe,d\n")
+    assert "tags of words are not read from CSV" in seqwright("train", "--tagged", "a.csv", "--run", "x").err
 
 
 def test_default_tagger_is_a_perceptron(seqwright: Command, workdir: Path) -> None:

@@ -86,6 +86,8 @@ def test_translated_tables_keep_their_columns(seqwright: Command, translator: Pa
     first, second = map(json.loads, (workdir / "out.jsonl").read_text().splitlines())
     assert (first["id"], first["src"]) == ("1", "one 1")
     assert (second["translation"], second["reason"]) == ("", "empty")
+    assert second["log_prob"] is second["score"] is None
+    assert seqwright("translate", translator, "in.tsv").out.splitlines()[2] == "2\t\t\t"
     assert first["translation"] == seqwright("translate", translator, "one 1", "--json").json["translation"]
 
 

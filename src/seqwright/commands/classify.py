@@ -22,7 +22,7 @@ from seqwright.commands.common import (
     print_json,
     split_data_overrides,
 )
-from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
+from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks, sum_over_ranks
 from seqwright.commands.tables import FORMAT, OUT, SKIP_BAD_ROWS, Output, Reading, open_input
 
 
@@ -90,13 +90,28 @@ def command(
     added = ["label", *(["probability"] * (opened.labels.kind != "regression")), *(["explanation"] * explain)]
     output = Output(table, added, out, reading, as_json=as_json)
 
+    empty = 0
+
     def results(rows: list[Any], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
-        predictions = classify([row.texts for row in rows], explain=explain, **options)
-        for row, prediction in zip(rows, predictions, strict=True):
+        nonlocal empty
+        predictions = iter(classify([row.texts for row in rows if _says_something(row)], explain=explain, **options))
+        for row in rows:
+            if not _says_something(row):  # a label of it would be that of nothing
+                empty += 1
+                yield row, dict.fromkeys(added), ""
+                continue
+            prediction = next(predictions)
             text = f"{prediction}\n{prediction.explanation}" if explain else str(prediction)
             yield row, _values(prediction, flat=output.writer.format != "jsonl"), text
 
     output.write(results, source=text_or_file, what="classifying")
+    if total := sum_over_ranks(empty):
+        echo(f"empty texts, which get no label: {total:,}.", err=True)
+
+
+def _says_something(row: Any) -> bool:
+    """Whether one of the texts of a row has more than white space."""
+    return any(text.strip() for text in row.texts)
 
 
 def _values(prediction: Any, *, flat: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from seqwright.commands.checks import input_path, output_file
 from seqwright.commands.common import echo, text_or_line_chunks
 from seqwright.commands.ranked import command_ranks, in_rank_order, rank_part, sum_over_ranks
 from seqwright.core.config import UserError
+from seqwright.core.printable import quantity
 
 if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
     from seqwright.core.progress import Progress
@@ -266,7 +267,8 @@ class Output:
         note_skipped(self.table)  # every rank reads all rows, and only rank 0 prints
         if flattened := sum_over_ranks(self.writer.flattened):
             echo(
-                f"{flattened:,} cells had tabs or line ends, which .tsv has no way to hold without quotes: now spaces.",
+                f"{quantity(flattened, 'cell')} had tabs or line ends, which .tsv has no way to hold without quotes:"
+                " now spaces.",
                 err=True,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,7 +127,10 @@ def command(
     as_conllu = out is not None and plain_suffix(out) == ".conllu"
     tag_column = opened.settings.data.column_numbers[1] if _conllu_names(opened.settings.data.columns) else 4
 
+    wordless = 0
+
     def results(rows: list[TableRow], first: int) -> Iterator[tuple[Any, dict[str, Any], str]]:
+        nonlocal wordless
         sentences = tag((row.texts[0] for row in rows), pretokenized=words_given)
         for row, sentence in zip(rows, sentences, strict=True):
             words, tags = " ".join(sentence.words), " ".join(sentence.tags)
@@ -134,11 +138,16 @@ def command(
             if not tokens:
                 del values["tokens"]
             text = f"{words}\t{tags}" if words else ""
+            if as_conllu and not words:  # a sentence of CoNLL-U has a word
+                wordless += 1
+                continue
             if as_conllu:
                 text = conllu_sentence(sentence.words, sentence.tags, tag_column, _text_of(row))
             yield row, values, text
 
     output.write(results, source=text_or_file, what="tagging")
+    if wordless:
+        echo(f"lines without a word, which are no sentences of CoNLL-U and left out: {wordless:,}.", err=True)
 
 
 def _format(opened: Any, sample: list[str], path: Path | None, *, table: bool, layout: bool) -> str:
@@ -169,12 +178,14 @@ def _tag_columns(opened: Any, file: ColumnFile, text_or_file: str | None, out: P
     if out is not None and format_of(out) == "csv":
         raise UserError(f"--out {out}: a file of columns is written as it is, or as JSON lines to a .jsonl file.")
     as_json = as_json or (out is not None and format_of(out) == "jsonl")
-    echo(f"{file.name}: reads column {file.token}, writes tags to column {file.tag} ({file.format}).", err=True)
 
     def results() -> Iterator[str]:
+        groups = file.groups()
+        first = next(groups, [])  # which raises where the columns are others
+        echo(f"{file.name}: reads column {file.token}, writes tags to column {file.tag} ({file.format}).", err=True)
         with table_progress(text_or_file, out, "tagging") as progress:
             done = 0
-            for group in file.groups():
+            for group in itertools.chain([first], groups):
                 for sentence, tagged in zip(group, opened.tag(one.words for one in group), strict=True):
                     if not as_json:
                         yield file.tagged(sentence, tagged.tags) + "\n"

@@ -186,11 +186,16 @@ def _n_best_list(number: int, translation: Any) -> str:
 def _values(translation: Any, *, flat: bool) -> dict[str, Any]:
     """The translation and what is known about it; `flat` values are cells of a table."""
     others = [asdict(other) for other in translation.others]
-    values = {"translation": translation.text, "log_prob": translation.log_prob, "others": others}
+    empty = translation.reason == "empty"  # nothing was translated, at no probability
+    values = {
+        "translation": translation.text,
+        "log_prob": None if empty else translation.log_prob,
+        "others": others,
+    }
     if flat:
         return values | {"alignment": translation.attention.links if translation.attention else ""}
     return values | {
-        "score": translation.score,
+        "score": None if empty else translation.score,
         "reason": translation.reason,
         "unread": translation.unread,
         "warnings": [flag.as_json() for flag in translation.warnings],

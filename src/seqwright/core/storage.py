@@ -248,7 +248,7 @@ def write_errors(path: Path) -> Iterator[None]:
         if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             advice = "Raise the limit on file sizes (ulimit -f)" if code == errno.EFBIG else "Free some space"
             raise UserError(
-                f"no room to write {name}: {os.strerror(code)}, {_free(path)} free. {advice}, or choose a folder on"
+                f"no room to write {name}: {os.strerror(code)}. {advice}, or choose a folder on"
                 " another disk; no partial file was left."
             ) from None
         if code in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
@@ -328,11 +328,6 @@ def _metadata(file: Any) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         raise ValueError("its metadata is no JSON object")
     return metadata
-
-
-def _free(path: Path) -> str:
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    return f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB"
 
 
 def _truncate_partial_line(file: Any) -> int:

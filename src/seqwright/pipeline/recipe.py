@@ -27,6 +27,7 @@ from seqwright.core.printable import quantity
 from seqwright.core.synonyms import KEYS_BY_SYNONYM
 from seqwright.data.catalog import DATASETS
 from seqwright.data.files import DATA_ROOT, UNDER_ROOT, MissingFileError, as_list, is_remote, resolve
+from seqwright.data.records import holds_records
 from seqwright.data.samples.text import is_embedded
 from seqwright.pipeline.finetuning import fine_tuning
 from seqwright.pipeline.shipped import SHIPPED, find
@@ -174,10 +175,7 @@ def load(
         raise UserError(f"{path} cannot be read: {error}.") from error
     except (ValueError, RecursionError) as error:  # TOML errors, numbers of thousands of digits, deep nesting
         if path.suffix != ".toml":
-            raise UserError(
-                f"{path} is no recipe (.toml); `seqwright train --text {path}` trains a language model on a text, and"
-                " `seqwright train --help` lists other kinds of data."
-            ) from error
+            raise UserError(f"{path} is no recipe (.toml); {_training_of(path)}") from error
         raise UserError(f"{path} is no valid TOML: {error}.") from error
     table.setdefault("name", path.stem)
     data = table.setdefault("data", {})
@@ -191,6 +189,14 @@ def load(
         if need_files:
             raise
     return replace(make(table, overrides, origin=str(path), settled=True), unresolved=path.resolve())
+
+
+def _training_of(path: Path) -> str:
+    """How to train on a file that was given in place of a recipe."""
+    text = f"`seqwright train --text {path}` trains a language model on a text"
+    labeled = f"`seqwright train --labeled {path}` trains a classifier on a table of texts and labels"
+    first = f"{labeled}, {text}" if holds_records(path) else text
+    return f"{first}, and `seqwright train --help` lists other kinds of data."
 
 
 def with_files(recipe: Recipe) -> Recipe:

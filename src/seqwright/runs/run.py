@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
 
@@ -78,8 +78,8 @@ class Codec(Protocol):
 
 
 def one_or_many(verb: V) -> V:
-    """A verb of many texts that also takes one: a string has one result and a list a list of them; of any other
-    iterable, a generator for example, an iterator of results, computed as they are read."""
+    """A verb of many texts that also takes one: a string has one result, a list, an array or a column a list of them;
+    of an iterable without a length, a generator for example, an iterator of results, computed as they are read."""
     parameters = inspect.signature(verb).parameters
     first, default = [(p.name, p.default) for p in parameters.values()][1]
     keys = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())  # of a section, checked as such
@@ -98,7 +98,7 @@ def one_or_many(verb: V) -> V:
             (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
             return result
         results = verb(self, self.check_form(texts), *inputs[1:], **options)
-        return list(results) if isinstance(texts, Sequence) else results
+        return list(results) if isinstance(texts, Sized) else results
 
     return cast(V, call)
 

@@ -14,6 +14,7 @@ from seqwright.data.tagged.formats import (
     HEADER_NAMES,
     METADATA,
     Columns,
+    check_conllu,
     token_and_tag,
 )
 
@@ -77,6 +78,8 @@ class ColumnFile:
         cells = line.split(self.split)
         if not line.strip() or self._is_comment(line, cells, number):
             return
+        if self.format == "conllu":
+            check_conllu(cells, self.name, number)
         columns = self.columns or ((self.token, self.tag) if self.format == "conllu" else None)
         token, _ = token_and_tag(cells, self.name, number, columns, False)
         sentence.words += token.split() if self.format == "lines" else [token]

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from seqwright.core.config import UserError, check_not_negative, check_sizes
 from seqwright.core.printable import quantity
-from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, read_text, refuse_blank, resolve
+from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, plain_suffix, read_text, refuse_blank, resolve
 from seqwright.data.samples.pronouns import pronouns
 from seqwright.data.samples.python_tokens import python_tokens
 from seqwright.data.samples.text import is_embedded
@@ -138,6 +138,11 @@ def read_tagged(files: Sequence[str] | str, config: TaggedConfig) -> Tagged:
             sentences += EMBEDDED[name]()
             continue
         path = resolve(name)
+        if config.format is None and plain_suffix(path) == ".csv":
+            raise UserError(
+                f"{path}: tags of words are not read from CSV; write `token TAB tag` lines with a blank line between"
+                ' sentences, CoNLL-U, or JSON lines {"tokens": […], "tags": […]}.'
+            )
         text, decoding_notes = read_text(path, config.errors, config.encoding)
         refuse_blank(text, path)
         notes += decoding_notes

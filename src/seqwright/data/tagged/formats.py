@@ -79,6 +79,7 @@ def conllu(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sen
         for number, line in enumerate(text.split("\n"), 1):
             row = line.rstrip("\r").split("\t")
             if not line.startswith("#") and not {"-", "."} & set(row[0]):  # IDs `1-2` and `2.1`
+                check_conllu(row, name, number)
                 yield number, row
 
     yield from _sentences(cells(), name, columns or (2, 4), tagged)
@@ -122,6 +123,17 @@ def _is_conllu(cells: Sequence[str]) -> bool:
     return len(cells) == len(CONLLU) and cells[0].isdecimal()
 
 
+def check_conllu(cells: Sequence[str], name: str, number: int) -> None:
+    """Raises where a line with a word has not the ten columns of CoNLL-U."""
+    if any(cell.strip() for cell in cells) and len(cells) != len(CONLLU):
+        found = quantity(len(cells), "column")
+        hint = " (is it separated by spaces?)" if len(cells) == 1 and len(cells[0].split()) > 1 else ""
+        raise UserError(
+            f"{name}, line {number:,} has {found}{hint}, where CoNLL-U has {len(CONLLU)}, separated by tabs: mend it,"
+            f" or say what it is with --set data.format=columns. The line begins {' '.join(cells)[:60]!r}."
+        )
+
+
 def _sentences(rows: Iterator[tuple[int, list[str]]], name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:
     words: list[str] = []
     tags: list[str] = []
@@ -147,9 +159,11 @@ def token_and_tag(cells: list[str], name: str, number: int, columns: Columns, ta
     place = f"{name}, line {number:,}"
     if columns is None and len(cells) > 2:
         shown = ", ".join(f"{n} {cell[:20]!r}" for n, cell in enumerate(cells, 1))
-        tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else 2  # CoNLL files have span tags last
+        token = 2 if cells[0].isdecimal() else 1
+        tag = len(cells) if SPAN.fullmatch(cells[-1].strip()) else token + 1  # CoNLL files have span tags last
         raise UserError(
-            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --columns token=1,tag={tag}."
+            f"{place}: {len(cells)} columns ({shown}); name those of token and tag, as in --columns"
+            f" token={token},tag={tag}."
         )
     token, tag = columns or (1, 2)
     if len(cells) < (max(token, tag) if tagged else token):

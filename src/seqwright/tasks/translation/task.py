@@ -58,7 +58,10 @@ class TranslationTask:
             note(text)
         if valid is not None and data.split is not None:
             aside = f", and {data.test:.3g} of them set aside for a test" if data.test else ""
-            note(f"held out for validation: {data.split} of the pairs ({len(valid.pairs):,}){aside}.")
+            targets = sum(len(pair.targets) for pair in valid.pairs)
+            count = f"{len(valid.pairs):,}"
+            count = count if targets == len(valid.pairs) else f"{count} sources, {targets:,} pairs"
+            note(f"held out for validation: {data.split} of the pairs ({count}){aside}.")
         for text in [] if valid is None else few_held_out(len(valid.pairs), "pairs"):
             note(text)
         self.train_pairs, self.valid_pairs = train.pairs, () if valid is None else valid.pairs
