@@ -68,8 +68,8 @@ def test_tables_of_pairs_name_what_is_wrong() -> None:
     ):
         read_pairs(table, CONFIG)
     assert "the source is column 'source'" in read_pairs(write("b.csv", "source,target", "a,b"), CONFIG).notes[0]
-    with pytest.raises(UserError, match=r"no column 'sorce'; .* Did you mean 'source'"):
-        read_pairs(table, PairsConfig(train="unused", columns=("sorce", "target")))
+    with pytest.raises(UserError, match=r"no column 'sourse'; .* Did you mean 'source'"):
+        read_pairs(table, PairsConfig(train="unused", columns=("sourse", "target")))
     with pytest.raises(UserError, match="2 columns 'en', 1 and 2"):
         read_pairs(write("b.csv", "en,en,de", "a,b,c"), PairsConfig(train="unused", columns=("en", "de")))
     with pytest.raises(UserError, match="no rows below"):

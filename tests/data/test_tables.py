@@ -16,11 +16,11 @@ from seqwright.data.tables import (
     Lines,
     Table,
     TableFormat,
-    TextColumns,
     open_table,
     resembled_format,
     trained_format,
 )
+from seqwright.data.text_columns import TextColumns
 
 
 def opened(text: str, format: TableFormat, **wanted: object) -> Table:

@@ -93,6 +93,8 @@ def test_values_that_are_no_numbers_are_named(seqwright: Command, trained: Path)
         (("train", "--epochs", "3"), "--set training.epochs=…"),
         (("sweep", "--lr", "3"), "--set training.learning_rate=…"),
         (("train", "--input", "a.txt"), "--text FILE"),
+        (("train", "--source", "a.en"), "Did you mean --pairs SOURCE TARGET?"),
+        (("tag", "--model", "x"), "The run is an argument: seqwright tag RUN."),
         (("train", "--resume"), "`seqwright train --run RUN` resumes"),
         (("train", "--label-column", "x"), "--columns text=NAME"),
         (("classify", "--output", "x"), "Did you mean --out FILE?"),

@@ -66,7 +66,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.data.column_roles import parse_columns
-    from seqwright.data.tables import TextColumns
+    from seqwright.data.text_columns import TextColumns
 
     data_overrides, others = split_data_overrides(overrides)
     opened = open_run(run, device=device, set=data_overrides)

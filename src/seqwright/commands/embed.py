@@ -58,7 +58,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.data.column_roles import parse_columns
-    from seqwright.data.tables import TextColumns
+    from seqwright.data.text_columns import TextColumns
 
     if out is not None and out.suffix not in SUFFIXES:
         raise click.UsageError(f"--out writes {' or '.join(SUFFIXES)}, not {out.name}.")

@@ -75,6 +75,7 @@ EXPECTED_OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("resume", "resume_from", "resume_from_checkpoint", "continue"), _RESUME),
     **dict.fromkeys(("config", "config_file", "recipe"), (("RECIPE", "The recipe is an argument: COMMAND RECIPE."),)),
     **dict.fromkeys(("verbose", "v"), (("--quiet", "Progress is shown unless --quiet hides it."),)),
+    **dict.fromkeys(("source", "src", "target", "tgt"), (("--pairs", "Did you mean --pairs SOURCE TARGET?"),)),
     "format": (("--to", "Did you mean --to FORMAT?"),),
     "label_errors": (("TEXT_OR_FILE", "`seqwright evaluate RUN --on FILE --label-errors N` lists them."),),
     "greedy": (("--temperature", "Did you mean --temperature 0?"),),

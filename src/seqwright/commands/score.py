@@ -58,7 +58,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.data.column_roles import parse_columns
-    from seqwright.data.tables import TextColumns
+    from seqwright.data.text_columns import TextColumns
 
     opened = open_run(run, device=device, set=overrides)
     score = opened.score  # raises here, before any input is read, where the run is no language model

@@ -23,7 +23,8 @@ from seqwright.core.printable import quantity
 if TYPE_CHECKING:  # imported by a command only when it runs: `seqwright --help` stays fast
     from seqwright.core.progress import Progress
     from seqwright.core.ranks import Ranks
-    from seqwright.data.tables import Table, TableRow, TextColumns
+    from seqwright.data.tables import Table, TableRow
+    from seqwright.data.text_columns import TextColumns
 
 OTHER_FORMATS = (".xlsx", ".xls", ".ods", ".json", ".parquet", ".feather", ".arrow", ".html")
 """Suffixes of tables that other programs would not find in lines of text."""

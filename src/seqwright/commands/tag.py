@@ -88,8 +88,9 @@ def command(
     from seqwright.data.column_roles import columns_override, parse_columns
     from seqwright.data.files import plain_suffix
     from seqwright.data.headers import TEXT_NAMES
-    from seqwright.data.tables import Lines, TextColumns, open_table, resembled_format
+    from seqwright.data.tables import Lines, open_table, resembled_format
     from seqwright.data.tagged.annotated import ColumnFile, conllu_sentence
+    from seqwright.data.text_columns import TextColumns
 
     data_overrides, others = split_data_overrides(overrides)
     chosen = parse_columns(columns, ("text", "tokens", "token", "tag"))

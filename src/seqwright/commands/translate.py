@@ -86,7 +86,7 @@ def command(
     from seqwright.api import open as open_run
     from seqwright.data.column_roles import parse_columns
     from seqwright.data.headers import SOURCE_NAMES
-    from seqwright.data.tables import TextColumns
+    from seqwright.data.text_columns import TextColumns
 
     data_overrides, others = split_data_overrides(overrides)
     opened = open_run(run, device=device, precision=precision, set=data_overrides)

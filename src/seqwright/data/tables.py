@@ -7,7 +7,6 @@ The first lines decide the delimiter, the header and the text columns; only unam
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +18,7 @@ from typing import Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import plain_suffix
-from seqwright.data.headers import LABEL_NAMES, TEXT_NAMES, is_header, is_numbered, match_name, refuse_repeated
-from seqwright.data.labeled.columns import two_columns
+from seqwright.data.headers import LABEL_NAMES, TEXT_NAMES
 from seqwright.data.records import (
     DELIMITERS,
     csv_reader,
@@ -31,6 +29,7 @@ from seqwright.data.records import (
     parse_object,
     shortened,
 )
+from seqwright.data.text_columns import TextColumns, ambiguous_columns, distinct_names, named_columns, table_layout
 
 TableFormat = Literal["text", "csv", "tsv", "jsonl"]
 FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -254,24 +253,6 @@ class Table:
                 yield number, line.split("\t", len(self.columns) - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextColumns:
-    """What is known about the text columns of a table before it is opened."""
-
-    roles: tuple[str, ...] = ("text",)
-    """The role of each text, as in `--columns text=NAME`."""
-    chosen: tuple[str, ...] = ()
-    """Columns that the user names, one for each role."""
-    trained: tuple[str, ...] = ()
-    """Columns of the training files, which others often share."""
-    names: Sequence[str] = TEXT_NAMES
-    """Usual names."""
-    classes: bool = False
-    """Whether a file of two columns may hold a label and a text."""
-    word_lists: bool = False
-    """Whether a JSON list of words is a text, too, as for taggers."""
-
-
 def open_table(
     lines: Lines, name: str, format: TableFormat, wanted: TextColumns, *, skip_bad_rows: bool = False
 ) -> Table:
@@ -286,8 +267,8 @@ def open_table(
         raise UserError(f"{name} begins with {len(sample):,} blank lines; remove them.")
     if format == "jsonl":
         keys = _first_keys(sample, name, skip_bad_rows=skip_bad_rows)
-        if not (text_columns := _named(keys, wanted, name)):
-            raise _ambiguous(keys, wanted, name)
+        if not (text_columns := named_columns(keys, wanted, name)):
+            raise ambiguous_columns(keys, wanted, name)
         return Table(
             name=name,
             format=format,
@@ -301,8 +282,8 @@ def open_table(
     parsed_as: TableFormat = "csv" if quoted else format
     delimiter = infer_delimiter(partial(_sample_rows, sample, format)) if format == "csv" else DELIMITERS[".tsv"]
     first_row, *rows = _sample_rows(sample, parsed_as, delimiter) or [[sample[0]]]
-    header, indices = _layout(tuple(first_row), rows, wanted, name, delimiter)
-    columns = _distinct(first_row) if header else tuple(str(n) for n in range(1, len(first_row) + 1))
+    header, indices = table_layout(tuple(first_row), rows, wanted, name, delimiter)
+    columns = distinct_names(first_row) if header else tuple(str(n) for n in range(1, len(first_row) + 1))
     return Table(
         name=name,
         format=format,
@@ -329,71 +310,6 @@ def _first_keys(sample: Sequence[str], name: str, *, skip_bad_rows: bool) -> tup
                 raise
             errors.append(error)
     raise errors[0]
-
-
-def _layout(
-    first: tuple[str, ...],
-    rows: list[list[str]],
-    wanted: TextColumns,
-    name: str,
-    delimiter: str,
-) -> tuple[bool, Sequence[int]]:
-    """Whether the first row is a header, and the indices of the text columns."""
-    header = is_header(first, rows)
-    # Numbers of the training files are those of a table without a header: under a header, names decide.
-    for columns in (wanted.chosen, () if header else wanted.trained):
-        if columns and is_numbered(columns):
-            indices = [int(column) - 1 for column in columns]
-            if all(0 <= index < len(first) for index in indices):
-                return header, indices
-            if columns is wanted.chosen:
-                asked = ", ".join(columns)
-                raise UserError(f"{name}, line 1 {describe_row(list(first), delimiter)}; --columns names {asked}.")
-    if named := _named(first, wanted, name, header=header):
-        refuse_repeated(named, first, name)
-        return True, [first.index(column) for column in named]
-    if len(first) == len(wanted.roles):
-        return header, range(len(first))
-    if len(wanted.roles) == 1 and len(first) == 2 and wanted.classes and not header:
-        text = two_columns(first, rows, classes=True)[1]
-        return not text.isdecimal(), [int(text) - 1 if text.isdecimal() else first.index(text)]
-    raise _ambiguous(first, wanted, name)
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of a header, repeated ones with a number behind, as pandas has them: note, note.1."""
-    distinct: list[str] = []
-    for name in names:
-        numbered = (f"{name}.{n}" for n in itertools.count(1))
-        distinct.append(
-            name if name not in distinct else next(one for one in numbered if one not in (*names, *distinct))
-        )
-    return tuple(distinct)
-
-
-def _named(columns: tuple[str, ...], wanted: TextColumns, name: str, *, header: bool = True) -> tuple[str, ...]:
-    """Text columns by name; empty where none is known."""
-    if wanted.chosen:
-        for column in wanted.chosen:
-            if column not in columns:
-                shown = ", ".join(repr(one[:40]) for one in columns[:12])
-                raise UserError(f"{name} has no column '{column}'; it has {shown}.{did_you_mean(column, columns)}")
-        return wanted.chosen
-    if wanted.trained and set(wanted.trained) <= set(columns):
-        return wanted.trained
-    usual = match_name(columns, wanted.names) if header and len(wanted.roles) == 1 else None
-    return () if usual is None else (usual,)
-
-
-def _ambiguous(columns: tuple[str, ...], wanted: TextColumns, name: str) -> UserError:
-    shown = ", ".join([*(repr(column[:20]) for column in columns[:6]), *(["…"] if len(columns) > 6 else [])])
-    example = ",".join(f"{role}=NAME" for role in wanted.roles)
-    return UserError(
-        f"{name} has {len(columns)} columns ({shown}); name the one of the text with --columns {example}, by header"
-        " name or by number from 1."
-        if len(wanted.roles) == 1
-        else f"{name} has {len(columns)} columns ({shown}); name those of the texts with --columns {example}."
-    )
 
 
 def _sample_rows(sample: Sequence[str], format: TableFormat, delimiter: str) -> list[list[str]]:
