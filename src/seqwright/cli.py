@@ -44,7 +44,7 @@ COMMANDS = {
     "tokenize": "Tokenize text and report coverage: unknown tokens, bytes per token, what is lost.",
     "inspect": "Inspect a model on a text: surprisal, attention, gates, back-off, logit lens, saliency.",
     "where": "Find a text, or samples of a model, in its training text: longest matches with file and line.",
-    "explain": "Explain an algorithm step by step: attention, BPTT, BPE, beam search, …, with every number.",
+    "explain": "Explain an algorithm step by step: attention, rnn, bpe, search, …, with every number.",
     "plan": "Plan a recipe: layers, parameters, mult-adds, memory, training cost and time, before a step is taken.",
     "recipes": "List the built-in recipes, or every key a recipe may have.",
     "runs": "List the runs of a folder with their scores.",

@@ -18,7 +18,7 @@ from seqwright.core.progress import Progress
 from seqwright.data.files import resolve
 from seqwright.data.images.corpus import read_images, read_splits
 from seqwright.pipeline.recipe import Recipe, load, make, override_list
-from seqwright.pipeline.shipped import about, shipped
+from seqwright.pipeline.shipped import about, find, shipped
 from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.training.schedule import schedule
@@ -344,3 +344,8 @@ def test_overrides_may_be_a_table_in_python() -> None:
     for value in (None, {1, 2}):
         with pytest.raises(UserError, match=r"training\.seed cannot be"):
             override_list({"training.seed": value})
+
+
+def test_a_path_that_is_neither_recipe_nor_run_is_said_to_be_so() -> None:
+    with pytest.raises(UserError, match=r"^no recipe or run at runs/nothing\. `seqwright recipes` and"):
+        find("runs/nothing")

@@ -56,6 +56,6 @@ def test_a_bleu_too_low_to_be_useful_is_trained_on_or_needs_more_pairs() -> None
     assert sentence == "BLEU 0.000 is too low to be useful: train twice as long"
     hardly = {"nll": 8.2, "bleu": 0.0, "asked_steps": 4, "seconds": 1.0}
     ((sentence, _),) = advice("runs/a", log(8.22, 8.21, 8.2), hardly)  # still warming up
-    assert sentence == "BLEU 0.000 is too low to be useful: train 300 times as long"
+    assert sentence == "BLEU 0.000 is too low to be useful: train 20 times as long"
     assert not list(advice("runs/a", flat, {"nll": 3.19, "bleu": 25.0, "asked_steps": 500}))
     assert not list(advice("runs/a", flat, {"nll": 3.19, "bleu": 9.0, "bleu_lowercased": 42.6, "asked_steps": 500}))

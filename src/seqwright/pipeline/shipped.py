@@ -29,6 +29,8 @@ def find(recipe: str | Path) -> Path:
             f"{recipe} is a run, no recipe: `seqwright train --run {recipe}` resumes it; in Python,"
             f' `seqwright.open("{recipe}")` opens it.'
         )
+    if len(path.parts) > 1 and path.suffix != ".toml":
+        raise UserError(f"no recipe or run at {recipe}. `seqwright recipes` and `seqwright runs` list those there are.")
     hint = did_you_mean(str(recipe), known)
     if matching := [] if hint else search(str(recipe)):
         hint = f" Recipes about it: {', '.join(matching[:5])}."

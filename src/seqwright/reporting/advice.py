@@ -17,6 +17,8 @@ SHORT = 60.0
 """Seconds of a training below which twice as long is still short."""
 AMPLE = 300.0
 """Seconds of the training that is then proposed."""
+MOST_TIMES = 20
+"""The longest training that is proposed, in lengths of the last: its losses say nothing of what comes much later."""
 USABLE_BLEU = 10.0
 """BLEU below which outputs rarely have the meaning of their sources."""
 
@@ -60,7 +62,7 @@ def longer(seconds: float) -> int:
     if seconds > SHORT:
         return 2
     times = AMPLE / max(seconds, 0.5)
-    return int(round(times, -math.floor(math.log10(times))))  # one digit: 453 is 500
+    return min(MOST_TIMES, int(round(times, -math.floor(math.log10(times)))))  # one digit: 14 is 10
 
 
 def baseline_of(log: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -127,10 +127,12 @@ def _ngram_hint(runs: Sequence[Run]) -> str:
 def _check_compatible(one: Run, other: Run, hint: str) -> None:
     """Raises unless two language models have the same tokenizer and documents."""
     if one.tokenizer.hash != other.tokenizer.hash:
+        again = next((run.path for run in (one, other) if getattr(run.settings.data, "refit", False)), None)
+        learned = f"; that of {again} was learned again with its held-out text (data.refit)" if again else ""
         raise UserError(
             f"{one.path} and {other.path} have different tokenizers ({one.tokenizer.hash[:12]} and"
-            f" {other.tokenizer.hash[:12]}), so their probabilities are not over the same tokens; train both on the"
-            f" same text with the same [tokenizer]{hint}."
+            f" {other.tokenizer.hash[:12]}), so their probabilities are not over the same tokens{learned}; train"
+            f" both on the same text with the same [tokenizer]{hint}."
         )
     if one.documents != other.documents:
         raise UserError(
