@@ -1,11 +1,16 @@
 """`seqwright plan` against measured trainings: parameters, memory and the time of a step.
 
-    python benchmarks/plan_check.py [--device cuda] [--json FILE]
+    python benchmarks/plan_check.py [--device cuda] [--json FILE] [--cases NAME …]
 
 Every case has a process of its own, in which the plan is made and then steps are taken on rows of its shape. On a GPU
 each is measured kernel by kernel, captured as a CUDA graph and, in some cases, compiled; memory is what PyTorch
 allocates at most. On a CPU memory is by how much the process grows, after steps of a tiny model. The JSON has the
-milliseconds of kernels by kind as well, which the shares of studies/device_speed.py were read from.
+milliseconds of kernels by kind as well, which the shares of studies/device_speed.py were read from, and what was
+allocated before a measurement began.
+
+Cases of several ranks are rank 0 of so many with PyTorch's "fake" process group, which gives collectives the shapes of
+that many ranks and sends nothing: memory is that of a rank, and time what a rank computes, to which `plan` adds what is
+sent. The numbers themselves are wrong then, so losses are not looked at.
 """
 
 from __future__ import annotations
@@ -24,18 +29,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from seqwright import build
 from seqwright.core.batch import Batch
+from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.pipeline import recipe
 from seqwright.pipeline.budget import Discarded
 from seqwright.studies.plan import _peak_bytes, _synthetic, plan
 from seqwright.training.accumulation import select_rows
 from seqwright.training.model_size import WithoutInitialization
+from seqwright.training.parallel import DataParallel
 from seqwright.training.trainer import Trainer
 
 VOCABULARY = 50257
 GPT2 = {"layers": 12, "width": 768, "heads": 12, "context": 1024}
+GPT2_355M = GPT2 | {"layers": 24, "width": 1024, "heads": 16}
+GPT3_XL = {"layers": 24, "width": 2048, "heads": 16, "context": 2048}
 CASES: dict[str, dict[str, Any]] = {
     "cpu": {
         "gpt 2 × 128": {"layers": 2, "width": 128, "heads": 4, "context": 128, "batch_size": 64, "vocabulary": 2000},
@@ -51,20 +62,26 @@ CASES: dict[str, dict[str, Any]] = {
         "gpt2-124m": GPT2 | {"batch_size": 16},
         "gpt2-124m, 64 rows": GPT2 | {"batch_size": 64},
         "gpt2-124m, checkpointed": GPT2 | {"batch_size": 16, "activation_checkpointing": True},
-        "gpt2-355m": {"layers": 24, "width": 1024, "heads": 16, "context": 1024, "batch_size": 16},
-        "gpt3-1.3b": {"layers": 24, "width": 2048, "heads": 16, "context": 2048, "batch_size": 4},
+        "gpt2-355m": GPT2_355M | {"batch_size": 16},
+        "gpt3-1.3b": GPT3_XL | {"batch_size": 4},
         "gpt3-6.7b, 4 layers": {"layers": 4, "width": 4096, "heads": 32, "context": 2048, "batch_size": 4},
         "gpt3-13b, 3 layers": {"layers": 3, "width": 5120, "heads": 40, "context": 2048, "batch_size": 4},
         "gpt2-124m, compiled": GPT2 | {"batch_size": 16, "compile": True},
+        "gpt2-124m, ddp": GPT2 | {"batch_size": 16, "parallel": "ddp", "ranks": 8},
+        "gpt2-124m, fsdp": GPT2 | {"batch_size": 16, "parallel": "fsdp", "ranks": 8, "compile": True},
+        "gpt2-355m, fsdp": GPT2_355M | {"batch_size": 16, "parallel": "fsdp", "ranks": 8},
+        "gpt3-1.3b, fsdp": GPT3_XL | {"batch_size": 4, "parallel": "fsdp", "ranks": 8},
     },
 }
-TRAINING = ("batch_size", "activation_checkpointing")
+TRAINING = ("activation_checkpointing", "parallel")
 KERNELS = {
     "products": ("nvjet", "gemm", "cutlass"),
     "attention": ("sdpa", "flash", "cudnn::fusion"),
     "update": ("multi_tensor_apply",),
 }
 """Parts of the names of kernels, by kind."""
+GPU = "H200"
+"""The GPU that forecasts of several ranks are of."""
 WARM_UP, STEPS = 4, 8
 """Steps that are not timed (the first allocates, the third is captured), and steps that are."""
 SECONDS = 60
@@ -84,8 +101,11 @@ class Rows:
 
 
 def table_of(case: dict[str, Any], device: str, precision: str, mode: str) -> dict[str, Any]:
-    sizes = {key: value for key, value in case.items() if key not in (*TRAINING, "compile", "vocabulary")}
+    """The recipe of a case; its `batch_size` is of one rank."""
+    others = (*TRAINING, "batch_size", "ranks", "compile", "vocabulary")
+    sizes = {key: value for key, value in case.items() if key not in others}
     training = {key: value for key, value in case.items() if key in TRAINING}
+    training["batch_size"] = case["batch_size"] * case.get("ranks", 1)
     return {
         "data": {"kind": "text", "train": "TEXT"},
         "tokenizer": {"kind": "byte-bpe", "size": case.get("vocabulary", VOCABULARY)},
@@ -96,9 +116,12 @@ def table_of(case: dict[str, Any], device: str, precision: str, mode: str) -> di
 
 def check(case: dict[str, Any], device: str, precision: str) -> None:
     """Prints the forecasts of one case and their measurements, as lines of JSON."""
-    modes = ["off"]
-    if device == "cuda" and "activation_checkpointing" not in case:
-        modes += ["cudagraphs"] + ["inductor"] * ("compile" in case)
+    modes, ranks = ["off"], case.get("ranks", 1)
+    if device == "cuda" and ranks == 1 and "activation_checkpointing" not in case:
+        modes.append("cudagraphs")
+    modes += ["inductor"] * (device == "cuda" and "compile" in case)
+    if ranks > 1:
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     for mode in modes:
         table = table_of(case, device, precision, mode)
         line: dict[str, Any] = {"mode": mode, "case": case}
@@ -108,38 +131,46 @@ def check(case: dict[str, Any], device: str, precision: str) -> None:
             measure(recipe.make(table_of(small, device, precision, mode), settled=True), device)
             before = _peak_bytes(torch.device("cpu"))  # what libraries take is there already
         try:
-            line["measured"] = measure(recipe.make(table, settled=True), device)
+            line["measured"] = measure(recipe.make(table, settled=True), device, Ranks(0, ranks))
             line["measured"]["peak_bytes"] -= before
-            line["forecast"] = forecast(table)  # last: a process on a CPU does not shrink
+            line["forecast"] = forecast(table, ranks)  # last: a process on a CPU does not shrink
         except RuntimeError as error:
             line["error"] = str(error)[:300]
         print(json.dumps(line), flush=True)
 
 
-def forecast(table: dict[str, Any]) -> dict[str, Any]:
-    """Parameters, bytes and seconds of a step, by `plan`."""
+def forecast(table: dict[str, Any], ranks: int) -> dict[str, Any]:
+    """Parameters, bytes and seconds of a step, by `plan`; of several ranks those of one, without what it sends."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
         path.write_text(recipe.make(table, settled=True).toml(), encoding="utf-8")
-        made = plan(path)
+        made = plan(path, gpus=ranks, gpu=GPU) if ranks > 1 else plan(path)
+    for strategy in made.strategies or ():
+        if strategy.parallel == table["training"]["parallel"]:
+            of_rank = {"peak_bytes": round(strategy.memory), "step_seconds": strategy.compute_seconds}
+            return {"parameters": made.parameters} | of_rank | {"strategy": strategy.as_json()}
     return {"parameters": made.parameters, "peak_bytes": made.training_bytes, "step_seconds": made.step_seconds}
 
 
-def measure(wanted: recipe.Recipe, device: str) -> dict[str, Any]:
-    """Memory and time of steps."""
+def measure(wanted: recipe.Recipe, device: str, ranks: Ranks = SINGLE) -> dict[str, Any]:
+    """Memory and time of steps of rank 0."""
     on = torch.device(device)
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if device == "cuda" else 0
     sizes, row = _synthetic(wanted, None, None, None)
     batch = select_rows(row, torch.zeros(wanted.training.batch_size, dtype=torch.long))
-    # Initialized on the device: billions of weights take minutes on a CPU.
-    with on, WithoutInitialization():
+    # Initialized on the device: billions of weights take minutes on a CPU. Rank 0 of FSDP2 has the model there.
+    sharded = ranks.size > 1 and wanted.training.parallel == "fsdp"
+    with torch.device("cpu") if sharded else on, WithoutInitialization():
         model = build.model(wanted.model, sizes, task=wanted.data.kind)
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.02)
-    trainer = Trainer(model, Rows(batch), wanted.training, Discarded())
+        torch.nn.init.uniform_(parameter, -0.03, 0.03)
+    trainer = Trainer(model, Rows(batch), wanted.training, Discarded(), ranks=ranks)
+    if isinstance(trainer.objective, DataParallel):
+        trainer.objective._wrapped().register_comm_hook(on, unsent)  # the fake group's results are not for DDP
     for _ in range(WARM_UP):
         trainer.timed_step()
     taken = [seconds(trainer.timed_step, on) for _ in range(STEPS)]
@@ -149,10 +180,18 @@ def measure(wanted: recipe.Recipe, device: str) -> dict[str, Any]:
         "step_seconds": statistics.median(taken) if device == "cuda" else min(taken),  # a CPU may be busy
     }
     if device == "cuda":
+        result["before_bytes"] = before
         result["reserved_bytes"] = torch.cuda.max_memory_reserved()
         if wanted.training.compile == "off":
             result["kernels"] = kernels(trainer)
     return result
+
+
+def unsent(on, bucket):  # type: ignore[no-untyped-def]  # DDP compares types, which are strings here
+    """Gradients of a bucket as they are."""
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=[on] if on.type == "cuda" else None)
+    done.set_result(bucket.buffer())
+    return done
 
 
 def seconds(work: Callable[[], Any], on: torch.device) -> float:
@@ -183,6 +222,8 @@ def kernels(trainer: Trainer) -> dict[str, float]:
 def row_of(name: str, line: dict[str, Any]) -> str:
     """A line of the table."""
     mode = f"{name} | {line['mode']}"
+    if ranks := line.get("case", {}).get("ranks"):
+        mode = f"{name}, {ranks} ranks | {line['mode']}"
     if "error" in line:
         return f"| {mode} | {line['error']} |"
     (planned, memory, step), (counted, peak, took) = (
@@ -200,10 +241,13 @@ def main() -> None:
     arguments.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     arguments.add_argument("--precision", help="default: bf16 on a GPU, fp32 on a CPU")
     arguments.add_argument("--json", type=Path, metavar="FILE")
+    arguments.add_argument("--cases", nargs="+", choices=[*CASES["cpu"], *CASES["cuda"]], metavar="NAME")
     arguments.add_argument("--case", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     precision = given.precision or ("bf16" if given.device == "cuda" else "fp32")
     cases = CASES[given.device]
+    if given.cases:
+        cases = {case: cases[case] for case in given.cases if case in cases}
     if given.case:
         check(cases[given.case], given.device, precision)
         return
