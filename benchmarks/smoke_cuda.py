@@ -20,7 +20,7 @@ from seqwright import build
 from seqwright.api import open as open_run
 from seqwright.core.batch import IGNORE, Source, Vocabulary
 from seqwright.core.storage import load_tensors
-from seqwright.layers.cross_entropy import loss_and_gradient_
+from seqwright.layers.cross_entropy import cross_entropy, loss_and_gradient_
 from seqwright.layers.gelu import GELU
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.pipeline import recipe
@@ -84,6 +84,25 @@ def fused_loss(device: str) -> None:
             print(f"fused loss, {dtype}, {rows} × {size}: loss within {loss_off:.1e}, gradient within {off:.1e}")
             assert off < least
             assert loss_off < 1e-5
+
+
+def chunked_loss(device: str) -> None:
+    """The loss in chunks against PyTorch's in float64, from bf16 weights and hidden states: value and gradients."""
+    torch.manual_seed(1)
+    for size in (1000, 1024):  # logits of the first are padded
+        hidden = torch.randn(300, 64, device=device).bfloat16()
+        weight = (0.3 * torch.randn(size, 64, device=device)).bfloat16()
+        target = torch.randint(size, (300,), device=device)
+        target[::3] = IGNORE
+        found = []
+        for dtype, max_logits in ((torch.float64, 1 << 26), (torch.bfloat16, 64 * size)):
+            parameters = [each.to(dtype).requires_grad_() for each in (hidden, weight)]
+            total, _ = cross_entropy(*parameters, None, target, max_logits=max_logits)
+            found.append((total.detach(), *torch.autograd.grad(total, parameters)))
+        off = [float((one.double() - other).norm() / other.norm()) for other, one in zip(*found, strict=True)]
+        print(f"loss in chunks, bf16, {size} tokens: loss within {off[0]:.1e}, gradients within {max(off[1:]):.1e}")
+        assert off[0] < 1e-3
+        assert max(off[1:]) < 1e-2
 
 
 def fused_gelu(device: str) -> None:
@@ -174,6 +193,7 @@ def main() -> None:
     keeps(READERS, ENCODER_LAWS, device)
     keeps({**SPEAKERS, **READERS}, TRAINING_LAWS, device)
     fused_loss(device)
+    chunked_loss(device)
     fused_gelu(device)
     fused_steps(device)
     resume(device)
