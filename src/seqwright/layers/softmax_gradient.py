@@ -105,5 +105,5 @@ def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: flo
         )
         return loss.sum(), None
     factor = torch.empty_like(loss)
-    _scaled_kernel[grid](logits, target, loss, factor, stride, size, IGNORE, block=BLOCK, num_warps=4)
+    _scaled_kernel[grid](logits, target, loss, factor, stride, size, IGNORE, block=BLOCK, num_warps=8)
     return loss.sum(), factor
