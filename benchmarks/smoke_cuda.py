@@ -175,7 +175,7 @@ def joined_gelu(device: str) -> None:
             flush=True,
         )
         for name in ("ours", "compiled"):
-            assert all(mine <= 1.05 * theirs + 1e-5 for mine, theirs in zip(off[name], off["plain"], strict=True))
+            assert all(mine <= 1.2 * theirs + 1e-5 for mine, theirs in zip(off[name], off["plain"], strict=True))
 
 
 def pattern(workload: Workload) -> Any:
@@ -190,7 +190,11 @@ def joined_training(device: str) -> None:
         workload = gpt(2, 256, 4, rows=32, length=256, vocabulary=512, bias=True, name="small", device=device)
         options = Options(device=torch.device(device), dtype=torch.bfloat16)
         with mock.patch("peers.workloads.ids", pattern), mock.patch(JOINS, joins_linear if joined else never):
-            _, step = ours(workload, options, ["training.compile=inductor", "training.warmup_steps=0"])
+            _, step = ours(
+                workload,
+                options,
+                ["training.compile=inductor", "training.warmup_steps=0", "training.learning_rate=0.001"],
+            )
             trainer: Any = step.__self__  # type: ignore[attr-defined]
             losses[joined] = []
             for _ in range(20):
