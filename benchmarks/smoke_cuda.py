@@ -11,18 +11,23 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from laws import READERS, SPEAKERS, Rows
+from peers.loop import Options
+from peers.workloads import Workload, gpt, ours
 from seqwright import build
 from seqwright.api import open as open_run
 from seqwright.core.batch import IGNORE, Source, Vocabulary
 from seqwright.core.storage import load_tensors
-from seqwright.layers.cross_entropy import loss_and_gradient_
-from seqwright.layers.gelu import GELU
+from seqwright.layers.cross_entropy import cross_entropy, loss_and_gradient_
+from seqwright.layers.gelu import GELU, joins_linear
 from seqwright.layers.inference.optimize import optimize_for_inference
+from seqwright.layers.transformer_block import FeedForward
 from seqwright.pipeline import recipe
 from seqwright.pipeline import training as session
 from seqwright.studies.encoder_laws import ENCODER_LAWS
@@ -76,14 +81,35 @@ def fused_loss(device: str) -> None:
             logits = (3 * torch.randn(rows, width, device=device)).to(dtype)
             target = torch.randint(size, (rows,), device=device)
             target[::3] = IGNORE
+            logits[1::3, size - 1] = 60  # far above what comes before, and above their targets
             exact, ours = logits.double(), logits.clone()
-            expected = loss_and_gradient_(exact, target, size, smoothing)
-            loss = softmax_gradient.loss_and_gradient_(ours, target, size, smoothing)
-            off = float((ours.double() - exact).norm() / exact.norm())
+            expected, _ = loss_and_gradient_(exact, target, size, smoothing)
+            loss, factor = softmax_gradient.loss_and_gradient_(ours, target, size, smoothing)
+            gradient = ours.double() if factor is None else ours.double() * factor.double().unsqueeze(1)
+            off = float((gradient - exact).norm() / exact.norm())
             loss_off = float((loss.double() - expected).abs() / expected)
             print(f"fused loss, {dtype}, {rows} × {size}: loss within {loss_off:.1e}, gradient within {off:.1e}")
             assert off < least
             assert loss_off < 1e-5
+
+
+def chunked_loss(device: str) -> None:
+    """The loss in chunks against PyTorch's in float64, from bf16 weights and hidden states: value and gradients."""
+    torch.manual_seed(1)
+    for size in (1000, 1024):  # logits of the first are padded
+        hidden = torch.randn(300, 64, device=device).bfloat16()
+        weight = (0.3 * torch.randn(size, 64, device=device)).bfloat16()
+        target = torch.randint(size, (300,), device=device)
+        target[::3] = IGNORE
+        found = []
+        for dtype, max_logits in ((torch.float64, 1 << 26), (torch.bfloat16, 64 * size)):
+            parameters = [each.to(dtype).requires_grad_() for each in (hidden, weight)]
+            total, _ = cross_entropy(*parameters, None, target, max_logits=max_logits)
+            found.append((total.detach(), *torch.autograd.grad(total, parameters)))
+        off = [float((one.double() - other).norm() / other.norm()) for other, one in zip(*found, strict=True)]
+        print(f"loss in chunks, bf16, {size} tokens: loss within {off[0]:.1e}, gradients within {max(off[1:]):.1e}")
+        assert off[0] < 1e-3
+        assert max(off[1:]) < 1e-2
 
 
 def fused_gelu(device: str) -> None:
@@ -104,6 +130,81 @@ def fused_gelu(device: str) -> None:
         print(f"GELU and its gradient, {dtype}: {shown} from float64", flush=True)
         assert all(mine <= 1.01 * theirs for mine, theirs in zip(found["ours"], found["PyTorch's"], strict=True))
         assert found["compiled"] == found["ours"]
+
+
+JOINS = "seqwright.layers.transformer_block.joins_linear"
+
+
+def never(*modules: object) -> bool:
+    return False
+
+
+def joined_gelu(device: str) -> None:
+    """Feed-forward networks whose product of the gradient multiplies by GELU's slope, against plain ones: norms of
+    differences from float64, of the output and all gradients. Tiles end beyond the rows; in the last case they are few.
+    """
+    from seqwright.layers import gelu_kernel
+
+    plain = mock.patch(JOINS, never)
+    for rows, width, inner, bias in ((4099, 768, 3072, False), (4099, 200, 1000, True), (8, 64, 256, True)):
+        torch.manual_seed(1)
+        network = FeedForward(width, inner, bias=bias).to(device)
+        x, upstream = torch.randn(2, rows, width, device=device).bfloat16()
+        hidden = torch.empty(rows, inner, device=device, dtype=torch.bfloat16)
+        fused = gelu_kernel.pays(hidden, upstream, network.down.weight.bfloat16().contiguous())
+        assert fused == (rows > 8) or torch.cuda.get_device_capability()[0] != 9
+        assert joins_linear(hidden, network.activation, network.down)
+
+        def outcome(network: Any, x: Any, upstream: Any) -> list[Any]:
+            x = x.clone().requires_grad_()
+            with torch.autocast("cuda", torch.bfloat16, enabled=x.dtype != torch.float64):
+                output = network(x)
+            return [output, *torch.autograd.grad(output, [x, *network.parameters()], upstream)]
+
+        found = {"ours": outcome(network, x, upstream), "compiled": outcome(torch.compile(network), x, upstream)}
+        with plain:
+            found["plain"] = outcome(network, x, upstream)
+            exact = outcome(network.double(), x.double(), upstream.double())
+        off = {
+            name: [float((one.double() - right).norm() / right.norm()) for one, right in zip(each, exact, strict=True)]
+            for name, each in found.items()
+        }
+        shown = ", ".join(f"{name} {max(each):.2e}" for name, each in off.items())
+        print(
+            f"feed-forward {rows} × {width} × {inner}{', in one kernel' if fused else ''}: {shown} from float64",
+            flush=True,
+        )
+        for name in ("ours", "compiled"):
+            assert all(mine <= 1.2 * theirs + 1e-5 for mine, theirs in zip(off[name], off["plain"], strict=True))
+
+
+def pattern(workload: Workload) -> Any:
+    """Ids that a model learns in few steps."""
+    return (np.arange(2_000_000) * 7 % 89 + 5).astype(np.uint16)
+
+
+def joined_training(device: str) -> None:
+    """Losses of a small GPT with these and with plain feed-forward networks: the same but for rounding."""
+    losses: dict[bool, list[float]] = {}
+    for joined in (True, False):
+        workload = gpt(2, 256, 4, rows=32, length=256, vocabulary=512, bias=True, name="small", device=device)
+        options = Options(device=torch.device(device), dtype=torch.bfloat16)
+        with mock.patch("peers.workloads.ids", pattern), mock.patch(JOINS, joins_linear if joined else never):
+            _, step = ours(
+                workload,
+                options,
+                ["training.compile=inductor", "training.warmup_steps=0", "training.learning_rate=0.001"],
+            )
+            trainer: Any = step.__self__  # type: ignore[attr-defined]
+            losses[joined] = []
+            for _ in range(20):
+                step()
+                losses[joined].append(float(trainer.step_loss))
+    apart = max(abs(one - other) for one, other in zip(*losses.values(), strict=True))
+    first, last = losses[True][0], losses[True][-1]
+    print(f"20 steps of a small GPT: loss {first:.3f} to {last:.3f}, within {apart:.1e} of plain layers", flush=True)
+    assert last < first - 1
+    assert apart < 0.03
 
 
 @torch.inference_mode()
@@ -174,7 +275,10 @@ def main() -> None:
     keeps(READERS, ENCODER_LAWS, device)
     keeps({**SPEAKERS, **READERS}, TRAINING_LAWS, device)
     fused_loss(device)
+    chunked_loss(device)
     fused_gelu(device)
+    joined_gelu(device)
+    joined_training(device)
     fused_steps(device)
     resume(device)
 

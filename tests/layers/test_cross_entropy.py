@@ -47,6 +47,27 @@ def test_chunked_cross_entropy_equals_plain_in_value_and_gradient(
     assert_close(chunked_gradients, gradients, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("biased", [True, False])
+def test_gradients_of_logits_may_have_a_factor_for_each_row(biased: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of the kernel that reads logits once."""
+    hidden, weight, bias, target = example()
+    parameters = [hidden, weight, bias] if biased else [hidden, weight]
+    factors = iter(torch.rand(ROWS * STEPS, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) + 0.5)
+
+    def divided(logits: Tensor, target: Tensor, size: int, smoothing: float) -> tuple[Tensor, Tensor]:
+        loss, _ = module.loss_and_gradient_(logits, target, size, smoothing)
+        factor = torch.stack([next(factors) for _ in target])
+        logits /= factor.unsqueeze(1)
+        return loss, factor
+
+    results = []
+    for max_logits in (1 << 26, 2 * VOCABULARY):
+        total, _ = cross_entropy(hidden, weight, bias if biased else None, target, max_logits=max_logits)
+        results.append((total, *torch.autograd.grad(total / 7, parameters)))
+        monkeypatch.setattr(module, "_loss_and_gradient", lambda device: divided)
+    assert_close(results[1], results[0], rtol=1e-12, atol=1e-12)
+
+
 def test_cross_entropy_with_label_smoothing_is_the_definition() -> None:
     hidden, weight, bias, target = example()
     smoothing = 0.1

@@ -91,7 +91,7 @@ def token_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor | None, target:
     return torch.cat(parts).view_as(target)
 
 
-def _loss_and_gradient(device: torch.device) -> Callable[[Tensor, Tensor, int, float], Tensor]:
+def _loss_and_gradient(device: torch.device) -> Callable[[Tensor, Tensor, int, float], tuple[Tensor, Tensor | None]]:
     """The Triton kernel on a GPU, PyTorch's operations elsewhere: the same function."""
     if device.type == "cuda" and importlib.util.find_spec("triton"):
         from seqwright.layers import softmax_gradient
@@ -100,9 +100,9 @@ def _loss_and_gradient(device: torch.device) -> Callable[[Tensor, Tensor, int, f
     return loss_and_gradient_
 
 
-def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: float) -> Tensor:
+def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: float) -> tuple[Tensor, Tensor | None]:
     """Summed -log p(target) of logits (N, V or more), of which `size` columns are the vocabulary; afterwards `logits`
-    holds its gradient."""
+    holds its gradient, which is to be multiplied by the factors (N,), if there are any."""
     wide = upcast(logits[:, :size])
     total = F.cross_entropy(wide, target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
     # d loss / d logits = softmax - target distribution.
@@ -111,7 +111,23 @@ def loss_and_gradient_(logits: Tensor, target: Tensor, size: int, smoothing: flo
     gradient.scatter_add_(1, target.clamp(min=0).unsqueeze(1), gradient.new_full((len(target), 1), smoothing - 1))
     gradient *= (target != IGNORE).unsqueeze(1)
     logits.zero_()[:, :size] = gradient
-    return total
+    return total, None
+
+
+def _rows_times(x: Tensor, factor: Tensor | None) -> Tensor:
+    """Rows of x (N, D) times their factors (N,), rounded once; x itself without factors."""
+    return x if factor is None else torch.mul(x, factor.unsqueeze(1), out=torch.empty_like(x))
+
+
+def _plus_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+    """total + a · b in float32 (float64 stays), over the total. In half precision on a GPU the product itself adds: the
+    fewer passes over a matrix as large as the output layer."""
+    if a.is_cuda and a.dtype in (torch.float16, torch.bfloat16):
+        if total is None:
+            return torch.mm(a, b, out_dtype=torch.float32)
+        return torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
+    product = upcast(a @ b)
+    return product if total is None else total.add_(product)
 
 
 class _Chunked(torch.autograd.Function):
@@ -134,29 +150,40 @@ class _Chunked(torch.autograd.Function):
             cast_bias = None if cast_bias is None else F.pad(cast_bias, (0, padding))
         total = upcast(hidden.new_zeros(()))
         hidden_gradient = torch.empty_like(hidden)
-        weight_gradient = upcast(torch.zeros_like(weight))
+        weight_gradient: Tensor | None = None
+        factors: list[Tensor] = []
         bias_gradient = None if bias is None else upcast(torch.zeros_like(bias))
         loss_and_gradient_ = _loss_and_gradient(hidden.device)
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, hidden.size(0), rows):
-                chunk, chunk_target = hidden[start : start + rows], target[start : start + rows]
+                chunk = hidden[start : start + rows]
                 logits = F.linear(chunk, cast_weight, cast_bias)
-                total += loss_and_gradient_(logits, chunk_target, weight.size(0), smoothing)
-                gradient = logits  # overwritten by its gradient
-                hidden_gradient[start : start + rows] = gradient @ cast_weight
-                weight_gradient += (gradient.T @ chunk)[: weight.size(0)]
-                if bias_gradient is not None:
-                    bias_gradient += gradient[:, : weight.size(0)].sum(0, dtype=bias_gradient.dtype)
-        context.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
+                loss, factor = loss_and_gradient_(logits, target[start : start + rows], weight.size(0), smoothing)
+                total += loss
+                if factor is not None:
+                    factors.append(factor)
+                # The logits are overwritten by their gradient, whose factors are those of smaller matrices as well.
+                gradient = logits[:, : weight.size(0)].T
+                torch.mm(logits, cast_weight, out=hidden_gradient[start : start + rows])
+                weight_gradient = _plus_product(weight_gradient, gradient, _rows_times(chunk, factor))
+                if bias_gradient is None:
+                    continue
+                if factor is None:
+                    bias_gradient += gradient.sum(1, dtype=bias_gradient.dtype)
+                else:
+                    _plus_product(bias_gradient.unsqueeze(1), gradient, factor.to(gradient.dtype).unsqueeze(1))
+        context.save_for_backward(
+            hidden_gradient, weight_gradient, bias_gradient, torch.cat(factors) if factors else None
+        )
         context.dtypes = weight.dtype, None if bias is None else bias.dtype
         return total
 
     @staticmethod
     def backward(context: Any, upstream: Tensor) -> Any:
-        hidden, weight, bias = context.saved_tensors
+        hidden, weight, bias, factor = context.saved_tensors
         weight_type, bias_type = context.dtypes
         return (
-            hidden * upstream.to(hidden.dtype),
+            hidden * upstream.to(hidden.dtype) if factor is None else _rows_times(hidden, factor * upstream),
             (weight * upstream).to(weight_type),
             None if bias is None else (bias * upstream).to(bias_type),
             None,

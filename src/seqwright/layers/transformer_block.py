@@ -14,7 +14,7 @@ from seqwright.core.config import UserError, check_shares, check_sizes
 from seqwright.layers.attention import SelfAttention
 from seqwright.layers.cross_attention import CrossAttention, CrossKV
 from seqwright.layers.encoder import EncoderConfig
-from seqwright.layers.gelu import GELU
+from seqwright.layers.gelu import GELU, gelu_linear, joins_linear
 from seqwright.layers.kv_cache import KVCache
 from seqwright.layers.positions import Rotary
 from seqwright.layers.rms_norm import RMSNorm
@@ -151,6 +151,12 @@ class FeedForward(nn.Sequential):
         self.up = nn.Linear(width, inner, bias=bias)
         self.activation = ACTIVATIONS[activation]()
         self.down = nn.Linear(inner, width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.up(x)
+        if joins_linear(hidden, self.activation, self.down):
+            return gelu_linear(hidden, self.down.weight, self.down.bias)
+        return self.down(self.activation(hidden))
 
 
 class GatedFeedForward(nn.Module):
