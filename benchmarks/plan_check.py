@@ -141,12 +141,13 @@ def check(case: dict[str, Any], device: str, precision: str) -> None:
 
 def forecast(table: dict[str, Any], ranks: int) -> dict[str, Any]:
     """Parameters, bytes and seconds of a step, by `plan`; of several ranks those of one, without what it sends."""
+    parallel = table["training"].pop("parallel", None)  # both are forecast, also by a PyTorch that refuses fsdp
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
         path.write_text(recipe.make(table, settled=True).toml(), encoding="utf-8")
         made = plan(path, gpus=ranks, gpu=GPU) if ranks > 1 else plan(path)
     for strategy in made.strategies or ():
-        if strategy.parallel == table["training"]["parallel"]:
+        if strategy.parallel == parallel:
             of_rank = {"peak_bytes": round(strategy.memory), "step_seconds": strategy.compute_seconds}
             return {"parameters": made.parameters} | of_rank | {"strategy": strategy.as_json()}
     return {"parameters": made.parameters, "peak_bytes": made.training_bytes, "step_seconds": made.step_seconds}
