@@ -70,10 +70,12 @@ CASES: dict[str, dict[str, Any]] = {
         "gpt2-124m, ddp": GPT2 | {"batch_size": 16, "parallel": "ddp", "ranks": 8},
         "gpt2-124m, fsdp": GPT2 | {"batch_size": 16, "parallel": "fsdp", "ranks": 8, "compile": True},
         "gpt2-355m, fsdp": GPT2_355M | {"batch_size": 16, "parallel": "fsdp", "ranks": 8},
+        "gpt2-355m, fsdp, 2 passes": GPT2_355M
+        | {"batch_size": 16, "micro_batch_size": 8, "parallel": "fsdp", "ranks": 8},
         "gpt3-1.3b, fsdp": GPT3_XL | {"batch_size": 4, "parallel": "fsdp", "ranks": 8},
     },
 }
-TRAINING = ("activation_checkpointing", "parallel")
+TRAINING = ("activation_checkpointing", "micro_batch_size", "parallel")
 KERNELS = {
     "products": ("nvjet", "gemm", "cutlass"),
     "attention": ("sdpa", "flash", "cudnn::fusion"),
