@@ -70,10 +70,12 @@ CASES: dict[str, dict[str, Any]] = {
         "gpt2-124m, ddp": GPT2 | {"batch_size": 16, "parallel": "ddp", "ranks": 8},
         "gpt2-124m, fsdp": GPT2 | {"batch_size": 16, "parallel": "fsdp", "ranks": 8, "compile": True},
         "gpt2-355m, fsdp": GPT2_355M | {"batch_size": 16, "parallel": "fsdp", "ranks": 8},
+        "gpt2-355m, fsdp, 2 passes": GPT2_355M
+        | {"batch_size": 16, "micro_batch_size": 8, "parallel": "fsdp", "ranks": 8},
         "gpt3-1.3b, fsdp": GPT3_XL | {"batch_size": 4, "parallel": "fsdp", "ranks": 8},
     },
 }
-TRAINING = ("activation_checkpointing", "parallel")
+TRAINING = ("activation_checkpointing", "micro_batch_size", "parallel")
 KERNELS = {
     "products": ("nvjet", "gemm", "cutlass"),
     "attention": ("sdpa", "flash", "cudnn::fusion"),
@@ -141,12 +143,13 @@ def check(case: dict[str, Any], device: str, precision: str) -> None:
 
 def forecast(table: dict[str, Any], ranks: int) -> dict[str, Any]:
     """Parameters, bytes and seconds of a step, by `plan`; of several ranks those of one, without what it sends."""
+    parallel = table["training"].pop("parallel", None)  # both are forecast, also by a PyTorch that refuses fsdp
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
         path.write_text(recipe.make(table, settled=True).toml(), encoding="utf-8")
         made = plan(path, gpus=ranks, gpu=GPU) if ranks > 1 else plan(path)
     for strategy in made.strategies or ():
-        if strategy.parallel == table["training"]["parallel"]:
+        if strategy.parallel == parallel:
             of_rank = {"peak_bytes": round(strategy.memory), "step_seconds": strategy.compute_seconds}
             return {"parameters": made.parameters} | of_rank | {"strategy": strategy.as_json()}
     return {"parameters": made.parameters, "peak_bytes": made.training_bytes, "step_seconds": made.step_seconds}

@@ -16,6 +16,7 @@ from seqwright.data.columnar import MissingExtraError
 from seqwright.data.files import is_remote, read_text, resolve
 from seqwright.data.remote import _key, remote_files
 from seqwright.data.text.blocks import Blocks, blocks
+from seqwright.data.text.streamed import remote_folder
 
 BODIES = ["xin chào 🎉", 'a "quoted" text', "two\nlines", ""]
 
@@ -99,6 +100,30 @@ def test_files_of_different_hosts_have_different_copies(one: str, other: str) ->
 def test_urls_that_cannot_be_read_are_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{url} cannot be read"):
         local_copies(url, tmp_path)
+
+
+class Refused(Exception):
+    """An answer of a web server, as aiohttp raises it."""
+
+    status = 403
+
+
+@pytest.mark.parametrize("cause", [ConnectionRefusedError(errno.ECONNREFUSED, "refused"), Refused("refused")])
+def test_servers_that_do_not_answer_are_not_missing_files(
+    cause: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fsspec's https:// says of both that there is no such file."""
+
+    def info(self: object, path: str) -> None:
+        raise FileNotFoundError(path) from cause
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "info", info)
+    for read in (
+        lambda: local_copies("memory://gone.txt", tmp_path),
+        lambda: remote_folder.__wrapped__("memory://gone"),
+    ):
+        with pytest.raises(UserError, match=r"memory://gone.* cannot be read \(.*refused\)"):
+            read()
 
 
 def test_errors_of_the_source_are_not_those_of_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

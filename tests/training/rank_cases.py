@@ -25,6 +25,7 @@ from seqwright.core.protocols import Feed
 from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
+from seqwright.layers.lora import add_lora
 from seqwright.metrics.likelihood import score_text
 from seqwright.tasks.scoring import score_epoch, target_nll
 from seqwright.tasks.tagging import scores
@@ -72,6 +73,15 @@ class StopRankOne(Progress):
 
 def small_gpt() -> nn.Module:
     return fresh(gpt()).double()
+
+
+def small_lora() -> nn.Module:
+    """Adapters alone are trained, besides embeddings and head, and no vector of a block."""
+    model = small_gpt()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        add_lora(model, rank=2, alpha=4.0)
+    return model
 
 
 def small_lstm() -> nn.Module:
@@ -126,6 +136,7 @@ CASES = {
         adamw(compile="inductor", micro_batch_size=2, activation_checkpointing=True, parallel="fsdp"),
         compiled=True,
     ),
+    "fsdp lora": Case(small_lora, shuffled, adamw(micro_batch_size=2, max_grad_norm=0.1, parallel="fsdp")),
     "fsdp schedule-free": Case(
         small_gpt, shuffled, adamw(optimizer="schedule-free", micro_batch_size=2, parallel="fsdp")
     ),

@@ -75,6 +75,23 @@ def read_errors(url: str) -> Iterator[None]:
         ) from error
 
 
+def exists(files: Any, path: str) -> bool:
+    """Whether there is a remote file. File systems say no as well where the server cannot be reached or refuses to
+    answer: that is raised."""
+    if files.exists(path):
+        return True
+    try:
+        files.info(path)
+    except Exception as error:  # FileNotFoundError of https:// whatever the cause
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        unreachable = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+        if unreachable or getattr(cause, "status", 404) not in (404, 410):
+            raise cause from None
+    return False
+
+
 def read_chunks(files: Any, name: str, start: int = 0, size: int | None = None) -> Iterator[bytes]:
     """The bytes of a remote file from `start`, at most `size` of them, chunk by chunk."""
     left = sys.maxsize if size is None else size
@@ -92,7 +109,7 @@ def read_chunks(files: Any, name: str, start: int = 0, size: int | None = None) 
 def _names(files: Any, path: str) -> list[str]:
     if any(character in path for character in "*?["):
         return sorted(files.glob(path))
-    return sorted(files.find(path)) if files.isdir(path) else [path] * files.exists(path)
+    return sorted(files.find(path)) if files.isdir(path) else [path] * exists(files, path)
 
 
 def _file_name(name: str) -> str:

@@ -85,7 +85,7 @@ def strategies(
 ) -> list[Strategy]:
     """DDP and, for Transformers, FSDP2 on so many GPUs; `cost` is of one pass of one rank."""
     if gpu not in GPUS:
-        raise UserError(f"no data sheet of '{gpu}'; --gpu is {', '.join(GPUS)}.{did_you_mean(gpu, GPUS)}")
+        raise UserError(f"--gpu has no data sheet of '{gpu}'.{did_you_mean(gpu, GPUS)}")
     about, half = GPUS[gpu], config.precision == "bf16"
     speed = about.speed(config.precision)
     # Steps of several ranks are not captured, and compiled only where the recipe says so.

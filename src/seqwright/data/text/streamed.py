@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqwright.core.config import UserError
 from seqwright.core.limits import check_limit, limit
-from seqwright.data.remote import SourceError, file_system, read_chunks, read_errors
+from seqwright.data.remote import SourceError, exists, file_system, read_chunks, read_errors
 from seqwright.data.shard_cache import LIMIT, DamagedShardError, ShardCache
 from seqwright.data.text.prepared import Index, check_tokenizer, stream_of, to_index
 from seqwright.data.text.stream import Stream
@@ -62,7 +62,7 @@ def remote_folder(url: str) -> RemoteFolder:
     files, path = file_system(url)
     name = f"{path.rstrip('/')}/index.json"
     with read_errors(url):
-        if not files.exists(name):
+        if not exists(files, name):
             raise UserError(
                 f"{url} has no index.json, so it is no folder of `seqwright data prepare`; tokenize it first:"
                 f" `seqwright data prepare {url} --out FOLDER`."
