@@ -43,8 +43,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 HYPERPARAMETERS = ("training.", "model.")
 """Sections whose keys people pass to `train` as keywords."""
-READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors", "data.encoding")
-"""Keys of [data] that say how files are parsed; they may differ from those of training."""
 
 
 def hinted(function: F) -> F:
@@ -150,8 +148,8 @@ def open(
         kind = RunDirectory.open(path, contents=False).recipe().get("data", {}).get("kind", recipes.DEFAULT_TASK)
         reading = [*columns_override(columns, str(kind)), *reading]
     for override in reading:
-        if parse_override(override)[0] not in READING:
-            raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
+        if parse_override(override)[0] not in recipes.READING:
+            raise UserError(f"--set {override}: of a run's data, only {', '.join(recipes.READING)} can be set.")
 
     def opened() -> Run:
         directory = RunDirectory.open(path)
@@ -168,7 +166,7 @@ def open(
         if settings.kind not in build.REGISTERED:  # the user's own code, which need not work on the meta device
             refuse_larger(new_model, weights_path(directory))
         run = run_class(directory, settings, new_model(), codec, device=device, precision=precision)
-        run.inspector, run.finder = inspect, where
+        run.inspector, run.finder, run.new_model = inspect, where, new_model
         return run
 
     return settled(Path(path), opened, beside_writer=True)

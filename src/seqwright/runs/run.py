@@ -137,6 +137,8 @@ class Run:
         """`seqwright.inspect`, set by `seqwright.open`: inspection imports runs, not the other way round."""
         self.finder: Callable[..., Any] | None = None
         """`seqwright.where`, set likewise."""
+        self.new_model: Callable[[], Any] | None = None
+        """Builds an untrained model like that of the run, set likewise."""
         self.device = torch.device("cpu")
         checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
         self.step = None if checkpoint is None else checkpoint.step
@@ -284,7 +286,9 @@ class Run:
 
     def _nothing_held_out(self, what: str) -> UserError:
         files = "SOURCE TARGET" if what == "pairs" else "FILE"
-        return UserError(f"{self.path} has no validation {what} of its own; name others with --on {files}.")
+        scored = self.summary.get("scored_on")
+        own = f": its scores are of {scored}, and stand in {self.directory.report_path}" if scored else ""
+        return UserError(f"{self.path} has no validation {what} of its own{own}; name others with --on {files}.")
 
     def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
