@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from seqwright.core.config import UserError, to_table
 from seqwright.core.warning import SeqwrightWarning
 from seqwright.data.files import MissingFileError, as_list, resolve
+from seqwright.runs.calls import checked_options
 from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
 
@@ -31,7 +32,9 @@ def warns_of_training_data(evaluate: V) -> V:
     missing."""
 
     @functools.wraps(evaluate)
-    def call(self: Run, on: str | Sequence[str] | None = None, **options: Any) -> Any:
+    def call(self: Run, *inputs: Any, **options: Any) -> Any:
+        options = checked_options(evaluate, inputs, options)
+        on = inputs[0] if inputs else options.pop("on", None)
         for file in trained_on(self, on or ()):
             text = f"{self.path} was trained on {file} (or a part of it): this is no score of unseen data."
             warnings.warn(text, TrainingDataWarning, stacklevel=2)

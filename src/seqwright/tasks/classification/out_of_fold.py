@@ -75,7 +75,8 @@ def out_of_fold(
     judged = np.array([not is_empty(row) for row in rows])
     for n in np.unique(fold).tolist():
         progress.advance(n, FOLDS)
-        held, others = np.flatnonzero(fold == n), [rows[i] for i in np.flatnonzero(fold != n)]
+        held = np.flatnonzero(fold == n).tolist()
+        others = [row for row, other in zip(rows, fold.tolist(), strict=True) if other != n]
         model = new_model()
         member = Member(model=model, tokenizer=codec.tokenizer, data=data)
         predictor = Predictor(members=[member], labels=labels)

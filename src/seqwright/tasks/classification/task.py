@@ -21,6 +21,7 @@ from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, is_empty, read
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
+from seqwright.runs.calls import checked
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.overlap import own_data, warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
@@ -264,6 +265,7 @@ class ClassificationRun(Run):
             progress.note(text)
         return evaluate(self.predictor, self.codec, rows.rows, settings, progress=progress)
 
+    @checked
     def label_errors(
         self, on: str | Sequence[str] | None = None, limit: int | None = 20, *, progress: Progress = SILENT
     ) -> LabelErrors:
@@ -272,6 +274,8 @@ class ClassificationRun(Run):
         that is fitted without it."""
         if self.labels.kind != "single":
             raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
+        if limit is not None and limit < 1:
+            raise UserError(f"limit must be at least 1, not {limit}; None lists all.")
         if on is None and isinstance(self.model, Counted):
             assert self.new_model is not None, "seqwright.open sets it"
             settings = replace(self.settings, decoding=self._decoding())
