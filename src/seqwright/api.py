@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect as introspection
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from seqwright import build
 from seqwright.core.config import UserError, did_you_mean, parse_override
@@ -17,15 +17,17 @@ from seqwright.data.column_roles import Columns, columns_override
 from seqwright.data.files import as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline import training as session
+from seqwright.pipeline.hinted import hinted
 from seqwright.pipeline.recipe import Overrides, Recipe, override_list
 from seqwright.pipeline.shipped import about, shipped
 from seqwright.pipeline.trust import without_untrusted
 from seqwright.pipeline.wanted import Files, wanted_recipe
+from seqwright.runs.calls import UnknownOptionError
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS
 from seqwright.runs.listing import SortKey, listing
 from seqwright.runs.manifest import settled
-from seqwright.runs.run import Run, UnknownOptionError, weights_path
+from seqwright.runs.run import Run, weights_path
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.training.model_size import refuse_larger
 
@@ -38,33 +40,6 @@ if TYPE_CHECKING:  # studies know every task: each verb imports its own
     from seqwright.studies.ladder import Ladder
     from seqwright.studies.plan_result import Plan
     from seqwright.studies.sweep.shown import Sweep
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-HYPERPARAMETERS = ("training.", "model.")
-"""Sections whose keys people pass to `train` as keywords."""
-READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors", "data.encoding")
-"""Keys of [data] that say how files are parsed; they may differ from those of training."""
-
-
-def hinted(function: F) -> F:
-    """A function whose unknown keywords are errors that name the option or the recipe key that is meant."""
-    known = introspection.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*inputs: Any, **options: Any) -> Any:
-        for name, value in options.items():
-            if name not in known:
-                keys = [
-                    key for key in recipes.keys_named(name) if "minutes" in known and key.startswith(HYPERPARAMETERS)
-                ]
-                hint = f' It is a key of the recipe: set=["{keys[0]}={value}"].' if keys else did_you_mean(name, known)
-                raise UnknownOptionError(f"{function.__name__} has no option '{name}'.{hint}")
-        if "progress" in known and not options.get("progress", SILENT):
-            options["progress"] = SILENT  # False and None, as elsewhere
-        return function(*inputs, **options)
-
-    return cast(F, call)
 
 
 @hinted
@@ -143,15 +118,14 @@ def open(
     {"text": "body", "label": "stars"}, `data.encoding=latin-1`. `precision` bf16 or fp16 is the dtype of weights and KV
     cache of generative models, int8 that of the weights of their linear layers on a CPU; log-probabilities stay
     float32. `trust` lets a run that was made elsewhere name the data it is evaluated on."""
-    if not isinstance(path, str | os.PathLike):
-        raise UserError(f'a run is opened by the path of its folder, not {type(path).__name__}: open("runs/x").')
+    _folder(path)
     reading = override_list(set)
     if columns:
         kind = RunDirectory.open(path, contents=False).recipe().get("data", {}).get("kind", recipes.DEFAULT_TASK)
         reading = [*columns_override(columns, str(kind)), *reading]
     for override in reading:
-        if parse_override(override)[0] not in READING:
-            raise UserError(f"--set {override}: of a run's data, only {', '.join(READING)} can be set.")
+        if parse_override(override)[0] not in recipes.READING:
+            raise UserError(f"--set {override}: of a run's data, only {', '.join(recipes.READING)} can be set.")
 
     def opened() -> Run:
         directory = RunDirectory.open(path)
@@ -168,10 +142,17 @@ def open(
         if settings.kind not in build.REGISTERED:  # the user's own code, which need not work on the meta device
             refuse_larger(new_model, weights_path(directory))
         run = run_class(directory, settings, new_model(), codec, device=device, precision=precision)
-        run.inspector, run.finder = inspect, where
+        run.inspector, run.finder, run.new_model = inspect, where, new_model
         return run
 
     return settled(Path(path), opened, beside_writer=True)
+
+
+def _folder(run: Any) -> Path:
+    """The folder of a run that is given opened, or by its path."""
+    if not isinstance(run, str | os.PathLike | Run):
+        raise UserError(f'a run is opened by the path of its folder, not {type(run).__name__}: open("runs/x").')
+    return run.path if isinstance(run, Run) else Path(run)
 
 
 register_encoder = build.register_encoder
@@ -223,6 +204,11 @@ def ladder(
     return climb(recipes, Path(folder), progress, name=f"Ladder: {Path(folder).name}")
 
 
+def _several(runs: Any) -> list[Any]:
+    """Runs as a list, of one or of several, which may be an iterator."""
+    return list(runs) if isinstance(runs, Iterable) and not isinstance(runs, Run | str) else [runs]
+
+
 @hinted
 def compare(
     runs: Run | str | Path | Sequence[Run | str | Path],
@@ -241,8 +227,8 @@ def compare(
     from seqwright.studies.compare.checks import check_runs
     from seqwright.studies.compare.compare import compare as compare_runs
 
-    runs = [*([runs] if isinstance(runs, Run | str | Path) else runs), *more]  # may be an iterator
-    check_runs([run.path if isinstance(run, Run) else Path(run) for run in runs], on)
+    runs = [*_several(runs), *more]
+    check_runs([_folder(run) for run in runs], on)
     opened = (
         run if isinstance(run, Run) else open(run, device=device, columns=columns, set=set, trust=trust) for run in runs
     )
@@ -373,7 +359,7 @@ def mix(
     from seqwright.studies.mix import mix as make_mixture
     from seqwright.studies.mix_ngram import mix_with_ngram
 
-    folders = [*([runs] if isinstance(runs, str | Path) else runs), *more]
+    folders = [*_several(runs), *more]
     run = folders.pop() if run is None else run
     parts = [open(path) for path in folders]
     if ngram:
@@ -383,6 +369,7 @@ def mix(
     return open(run)
 
 
+@hinted
 def tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer of a run or of a tokenizer.json."""
     return Tokenizer.open(path) if Path(path).is_file() else RunDirectory.open(path).tokenizer
@@ -393,6 +380,7 @@ def list_recipes() -> dict[str, str]:
     return {name: about(path) for name, path in shipped().items()}
 
 
+@hinted
 def list_runs(folder: str | Path = RUNS, *, sort: SortKey = "name") -> list[dict[str, Any]]:
     """The runs in a folder and its subfolders, with data, tokenizer and scores."""
     return ResultList(listing(folder, sort=sort))

@@ -6,10 +6,13 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seqwright as sw
 from seqwright.core.config import UserError
+from seqwright.data.labeled.rows import Row
+from seqwright.tasks.classification.out_of_fold import FOLDS, stratified_folds
 from tests.journeys.conftest import Command
 
 GOOD, BAD = ("good", "fine", "lovely", "great"), ("bad", "dull", "awful", "poor")
@@ -120,8 +123,73 @@ def test_label_errors_lists_doubted_labels_only(folder: Path, tmp_path: Path, se
     assert "classified otherwise, the " in shown.out
     assert "line 61" in shown.out
     (tmp_path / "one.tsv").write_text(f"{lines[0]}\n", encoding="utf-8")
-    assert seqwright(*evaluate, tmp_path / "one.tsv").out.startswith("no label is doubted")
+    assert "no label is doubted" in seqwright(*evaluate, tmp_path / "one.tsv").out
     assert "has learned its labels" in seqwright(*evaluate, folder / "train.tsv").err
+
+
+def test_label_errors_of_training_texts_are_judged_out_of_fold(tmp_path: Path, seqwright: Command) -> None:
+    """Planted errors are found, by models that have not seen the text: those of a file are judged by the run itself."""
+    lines = labeled_lines(200, 4)
+    wrong = {5, 60, 111}
+    for n in wrong:
+        label, text = lines[n].split("\t")
+        lines[n] = "\t".join(["neg" if label == "pos" else "pos", text])
+    alone = "odd\tthe only text of its label"
+    (tmp_path / "train.tsv").write_text("\n".join([*lines, lines[5], alone, "pos\t "]) + "\n", encoding="utf-8")
+    run = sw.train(labeled=str(tmp_path / "train.tsv"), run=tmp_path / "run")
+    result = seqwright("evaluate", run.path, "--label-errors", "9", "--json").json
+    assert result["on"] == "training"
+    assert {int(row["place"].rpartition(" ")[2]) - 1 for row in result["label_errors"][:4]} == wrong | {200}
+    shown = seqwright("evaluate", run.path, "--label-errors", "2")
+    assert "was judged by a model fitted without it and its copies" in shown.out
+    assert "Not judged: 2, empty or the only texts of their label." in shown.out
+    assert run.label_errors(limit=4) == run.label_errors(limit=9)[:4]
+    learned = seqwright("evaluate", run.path, "--label-errors", "2", "--on", tmp_path / "train.tsv")
+    assert "without --on, each text is judged by a model that was not" in learned.err
+
+
+def test_folds_are_stratified_and_keep_copies_together() -> None:
+    rows = [Row("ab"[n % 3 == 0], (f"text {n // 2}",), "") for n in range(300)]
+    rows += [Row("a", (f"  TEXT   {n // 2}",), "") for n in range(300)]
+    folds = stratified_folds(rows)
+    assert all(len({*folds[[2 * n, 2 * n + 1, 300 + 2 * n, 301 + 2 * n]]}) == 1 for n in range(150))
+    assert {np.bincount(folds, minlength=FOLDS).tolist()[n] for n in range(FOLDS)} == {120}
+    assert stratified_folds(rows[::-1]).tolist() == folds[::-1].tolist()
+    with pytest.raises(UserError, match="two different texts"):
+        stratified_folds(rows[:2])
+
+
+def test_missing_data_of_a_bag_name_the_whole_command(tmp_path: Path, seqwright: Command) -> None:
+    (tmp_path / "train.tsv").write_text("\n".join(labeled_lines(60, 4)) + "\n", encoding="utf-8")
+    small = sw.train(labeled=str(tmp_path / "train.tsv"), run=tmp_path / "small").path
+    split = sw.train(labeled=str(tmp_path / "train.tsv"), set="data.split=stratified 20%", run=tmp_path / "split").path
+    (tmp_path / "train.tsv").rename(tmp_path / "moved.tsv")
+    again = f"`seqwright train --run {split} --set data.train=NEW/train.tsv`"
+    for command in (("evaluate", split), ("evaluate", split, "--json"), ("evaluate", split, "--label-errors", "3")):
+        assert again in seqwright(*command).err
+    with pytest.raises(UserError, match="name others with --on FILE") as raised:
+        sw.open(split).evaluate()
+    assert again in str(raised.value)
+    assert f"`seqwright train --run {small} --set" in seqwright("evaluate", small, "--label-errors", "3").err
+    error = seqwright("evaluate", small).err
+    assert "its scores are of the held-out texts of 5-fold cross-validation" in error
+    assert "--on FILE" in error
+
+
+def test_columns_that_were_found_may_be_named(tmp_path: Path, seqwright: Command) -> None:
+    rows = [line.split("\t") for line in labeled_lines(60, 4)]
+    lines = ["text,label,other", *(f"{text},{label},{label} {text} {n}" for n, (label, text) in enumerate(rows))]
+    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train = ("train", "--labeled", tmp_path / "train.csv", "--run", tmp_path / "run")
+    assert seqwright(*train).status == 0
+    for columns in ("text=text,label=label", "text=1,label=2", ""):
+        result = seqwright(*train, *(["--columns", columns] if columns else []), "--json")
+        assert result.status == 0, result.err
+        assert result.json["already"]
+    result = seqwright(*train, "--columns", "text=other,label=label")
+    assert result.status == 2
+    assert "data.columns was [], now ['label', 'other']" in result.err
+    assert seqwright("evaluate", tmp_path / "run", "--on", tmp_path / "train.csv").status == 0
 
 
 def test_label_errors_needs_a_classifier(tmp_path: Path, seqwright: Command) -> None:

@@ -157,7 +157,7 @@ def test_resume_reads_moved_data_of_the_same_hash(seqwright: Command, workdir: P
     result = seqwright("evaluate", "run")
     assert result.status == 2
     again = "If it was moved to a folder NEW, say so: `seqwright train --run run --set data.train=NEW/text.txt`."
-    assert "name other with --on" in result.err
+    assert "name others with --on FILE" in result.err
     assert again in result.err
     result = seqwright("train", "--run", "run", "--set", "training.steps=9")
     assert result.status == 2

@@ -29,7 +29,11 @@ from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
 @click.command("evaluate", cls=RankedCommand)
 @RUN
 @on_files("Test data: a text, or a source and its references. Default: the validation data of RUN.")
-@click.option("--label-errors", type=click.IntRange(1), help="List the N most likely label errors.")
+@click.option(
+    "--label-errors",
+    type=click.IntRange(1),
+    help="List the N most likely label errors, of the training data of a bag of n-grams or of FILE.",
+)
 @click.argument("more", nargs=-1, metavar="")
 @COLUMNS
 @click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
@@ -57,19 +61,16 @@ def command(
     \b
     seqwright evaluate runs/notes-gpt --on held-out.txt
     seqwright evaluate runs/en-de --on test.en test.de
-    seqwright evaluate runs/reviews --on test.tsv --label-errors 20   (likely label errors)
+    seqwright evaluate runs/reviews --label-errors 20                 (likely label errors, by cross-validation)
     seqwright evaluate runs/tags --on test.tsv --columns token=1,tag=3   (other column layout)
     seqwright evaluate runs/notes-gpt --set evaluation.stride=1      (maximum context per token)
     """
     if more:
         raise click.UsageError(f"name files with --on, as in --on {' '.join(more)}.")
     from seqwright.api import open as open_run
-    from seqwright.core.config import UserError
     from seqwright.core.ranks import SINGLE, evaluation_by
-    from seqwright.data.files import MissingFileError
     from seqwright.pipeline.facts import record_scores
     from seqwright.reporting.progress import TerminalProgress
-    from seqwright.runs.facts import moved_files
     from seqwright.runs.overlap import TrainingDataWarning, trained_on
 
     data_overrides, others = split_data_overrides(overrides)
@@ -82,16 +83,8 @@ def command(
         with evaluation_by(ranks):
             _print_label_errors(opened, files, label_errors, as_json)
         return
-    try:
-        with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):
-            scores = opened.evaluate(files or None, progress=progress, **options)
-    except MissingFileError as error:
-        if files:
-            raise
-        raise UserError(
-            f"{error} {run} is evaluated on its validation data by default; name other with --on."
-            f" {moved_files(opened.path, opened.settings.data)}"
-        ) from None
+    with TerminalProgress(quiet=as_json) as progress, evaluation_by(ranks):
+        scores = opened.evaluate(files or None, progress=progress, **options)
     seen = trained_on(opened, files)
     if files and ranks.first and not record_scores(opened.directory, files, scores.as_json(), trained_on=bool(seen)):
         echo(f"{run} cannot be written: its report does not have these scores.", err=True)
@@ -121,19 +114,27 @@ def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) ->
     """Prints the n texts whose labels are least probable under the model."""
     from seqwright.core.config import UserError
     from seqwright.core.printable import quantity
+    from seqwright.core.protocols import Counted
     from seqwright.reporting.classification import label_errors_table
+    from seqwright.reporting.progress import TerminalProgress
     from seqwright.runs.overlap import trained_on
 
     if not hasattr(type(opened), "label_errors"):
         raise UserError(f"{opened.path} {opened.description}; only text classifiers list label errors.")
     for file in trained_on(opened, files):
         learned = f"{opened.path} was trained on {file} and has learned its labels, wrong ones, too"
-        echo(f"warning: {learned}; a run that was not finds more.", err=True)
-    doubted = opened.label_errors(files or None, None)
+        counted = isinstance(opened.model, Counted)
+        instead = "without --on, each text is judged by a model that was not" if counted else "a run that was not"
+        echo(f"warning: {learned}; {instead}{', which' if counted else ''} finds more.", err=True)
+    with TerminalProgress(quiet=as_json) as progress:
+        doubted = opened.label_errors(files or None, None, progress=progress)
     if as_json:
-        errors = {"doubted": len(doubted), "label_errors": doubted[:n]}
-        print_json({"run": str(opened.path), "on": files or "validation"} | errors)
-    elif not doubted:
+        errors = {"doubted": len(doubted), "probabilities": doubted.probabilities, "label_errors": doubted[:n]}
+        own = "training" if isinstance(opened.model, Counted) else "validation"
+        print_json({"run": str(opened.path), "on": files or own} | errors)
+        return
+    echo(doubted.probabilities)
+    if not doubted:
         echo("no label is doubted: all texts are classified as they are labeled.")
     else:
         shown = f"the {n:,} least probable labels first" if len(doubted) > n else "the least probable label first"

@@ -21,6 +21,7 @@ from seqwright.commands.common import (
 
 
 @click.command("ladder", cls=MultiValueCommand)
+@click.argument("more", nargs=-1, metavar="")
 @click.option("--text", multiple=True, metavar="FILE", callback=existing_files, help="Plain text: language models.")
 @click.option(
     "--labeled", multiple=True, metavar="FILE", callback=existing_files, help="Labeled texts: classifiers, a table."
@@ -54,6 +55,7 @@ from seqwright.commands.common import (
 @SET
 @JSON
 def command(
+    more: tuple[str, ...],
     text: tuple[str, ...],
     labeled: tuple[str, ...],
     tagged: tuple[str, ...],
@@ -77,6 +79,8 @@ def command(
 
     Run it again to resume. Every rung is an ordinary run, compared on the same held-out data.
     """
+    if more:
+        raise click.UsageError(f"name every file with the kind of its data, as in --text {more[0]} (or --labeled …).")
     from seqwright.api import ladder
     from seqwright.reporting.progress import TerminalProgress
 

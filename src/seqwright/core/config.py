@@ -180,7 +180,8 @@ def with_options(config: T, options: Mapping[str, Any]) -> T:
             problems.append(f"no option '{key}'.{did_you_mean(key, types_of)}")
             continue
         try:
-            values[key] = _convert(list(value) if isinstance(value, tuple) else value, types_of[key])
+            plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
+            values[key] = _convert(list(plain) if isinstance(plain, tuple) else plain, types_of[key])
         except ValueError as error:
             problems.append(f"{key} {error}")
     if problems:

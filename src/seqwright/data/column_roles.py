@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from seqwright.core.config import UserError, did_you_mean
 
@@ -48,6 +48,9 @@ def columns_override(columns_by_role: Columns, kind: str) -> list[str]:
     if isinstance(options, Mapping):
         options = [f"{role}={column}" for role, column in options.items()]
     roles = ROLES.get(kind, TEXT_ROLES)
+    if not isinstance(options, Iterable) or not all(isinstance(option, str) for option in options):
+        example = ", ".join(f'"{role}": "NAME"' for role in roles if role != "text2")
+        raise UserError(f"columns={columns_by_role!r:.60} names no columns; write columns={{{example}}}.")
     columns = parse_columns(options, roles)
     needed = [role for role in roles if role != "text2"]
     if missing := [role for role in needed if role not in columns]:

@@ -94,6 +94,8 @@ def resolve(path: str, base: Path | None = None) -> Path:
             f"{path} is a URL, and only training text is read from one, prepared (`seqwright data prepare`); copy the"
             " text to a file, and name that."
         )
+    if not path.strip():
+        raise MissingFileError("an empty name is no file; name one, or the folder that holds them.")
     relative = Path(path.removeprefix(UNDER_ROOT)).expanduser()
     root = os.environ.get(DATA_ROOT)
     if path.startswith(UNDER_ROOT) and not root:

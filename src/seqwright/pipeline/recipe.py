@@ -53,6 +53,9 @@ MAY_CHANGE = {
 """Keys that may change when a run is resumed, beside [evaluation] and [decoding]: they do not change what is learned,
 device, compile, parallel, … up to the rounding of sums (and the dropout masks of ranks)."""
 
+READING = ("data.columns", "data.separator", "data.format", "data.bad_rows", "data.errors", "data.encoding")
+"""Keys of [data] that say how files are parsed; they may differ from those of training, which read the same data."""
+
 MAX_SET = 3
 """Differing keys that a message gives as a command."""
 MAX_CHANGES = 8
@@ -356,7 +359,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 def check_same(old: Recipe, new: Recipe, where: Path, *, moved: Collection[str] = ()) -> None:
     """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned, and
-    for those in `moved`: file names, whose contents are compared later."""
+    for those in `moved`: file names and how they are parsed, since what is read is compared later."""
     changed = [
         d
         for d in differences(old.table(), new.table())

@@ -50,6 +50,10 @@ from seqwright.training.weights import init_from, load_weights, weights
 MEASURING = "measuring the speed of this machine"
 
 
+class OtherDataError(UserError):
+    """A run would be resumed on other data than it was begun with."""
+
+
 class TrainingSession:
     """One session at a run, from a fresh or resumed model to the summary. It is the trainer's checkpoint store.
 
@@ -144,7 +148,7 @@ class TrainingSession:
         known = finished if checkpoint is None else checkpoint.state["corpus"]
         if known not in (None, self.task.fingerprint):
             begun = f", where --from {self.directory.path} begins with these weights"
-            raise UserError(
+            raise OtherDataError(
                 f"the training or validation data is not what {self.directory.path} was begun with: its hash is"
                 " another. Restore it, name its new path with --set data.train=FILE, or train in another folder with"
                 f" --run{'' if self.recipe.kind in build.COUNTED else begun}."

@@ -26,7 +26,7 @@ from seqwright.pipeline.fitting import with_shortened_fit
 from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks
-from seqwright.pipeline.session import TrainingSession
+from seqwright.pipeline.session import OtherDataError, TrainingSession
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
 from seqwright.training import machine
@@ -66,11 +66,11 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
     moved = False
     if directory.learned:
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
-        # Their contents are compared where they are on record.
+        # What is read is compared where it is on record: the same columns may be found or named.
         on_record = directory.checkpoints.steps() or (directory.finished and "corpus" in directory.summary())
         files = [f"data.{key}" for key in wanted.data.files] if on_record else []
         wanted = with_shortened_fit(wanted, before, progress)
-        recipe.check_same(before, wanted, path, moved=files)
+        recipe.check_same(before, wanted, path, moved=[*files, *(recipe.READING if on_record else ())])
         moved = before.data != wanted.data
         wanted = with_decisions(wanted, before, directory)
     with directory.writing(), machine.threads(wanted.training.threads):
@@ -78,6 +78,9 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
         try:
             return session.run()
         except DivergenceError:  # the run stays, for its report
+            raise
+        except OtherDataError:
+            recipe.check_same(before, wanted, path, moved=files)  # names the keys, where files are parsed otherwise
             raise
         except BaseException:
             with suppress(UserError):  # an interrupt of the wait for a checkpoint: a thread still writes it

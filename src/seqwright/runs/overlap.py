@@ -6,12 +6,15 @@ import filecmp
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from seqwright.core.config import UserError, to_table
 from seqwright.core.warning import SeqwrightWarning
-from seqwright.data.files import as_list, resolve
+from seqwright.data.files import MissingFileError, as_list, resolve
+from seqwright.runs.calls import checked_options
+from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
 
 V = TypeVar("V", bound=Callable[..., Any])
@@ -25,16 +28,35 @@ class TrainingDataWarning(SeqwrightWarning):
 
 
 def warns_of_training_data(evaluate: V) -> V:
-    """An `evaluate` of a run with a warning where it was trained on the files."""
+    """An `evaluate` of a run with a warning where it was trained on the files, and the next move where its own data are
+    missing."""
 
     @functools.wraps(evaluate)
-    def call(self: Run, on: str | Sequence[str] | None = None, **options: Any) -> Any:
+    def call(self: Run, *inputs: Any, **options: Any) -> Any:
+        options = checked_options(evaluate, inputs, options)
+        on = inputs[0] if inputs else options.pop("on", None)
         for file in trained_on(self, on or ()):
             text = f"{self.path} was trained on {file} (or a part of it): this is no score of unseen data."
             warnings.warn(text, TrainingDataWarning, stacklevel=2)
-        return evaluate(self, on, **options)
+        with own_data(self, on):
+            return evaluate(self, on, **options)
 
     return cast(V, call)
+
+
+@contextmanager
+def own_data(run: Run, on: Any = None) -> Iterator[None]:
+    """Context manager that reads the data of a run unless files are given (`on`): where it was moved, the error says
+    how to go on."""
+    try:
+        yield
+    except MissingFileError as error:
+        if on:
+            raise
+        raise UserError(
+            f"{error} {run.path} is evaluated on its validation data by default; name others with --on FILE."
+            f" {moved_files(run.path, run.settings.data)}"
+        ) from error
 
 
 def trained_on(run: Run, files: str | Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ from seqwright.core.warning import warn
 from seqwright.layers.inference.int8_linear import quantize_weights_
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.reporting.numbers import figure
+from seqwright.runs.calls import check_text, checked_options, refuse_table
 from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
@@ -46,10 +47,6 @@ PRECISIONS = (*machine.DTYPES, "int8")
 """dtypes of weights in inference; int8: rounded weights of linear layers, on a CPU."""
 GENERATIVE = {"generate", "translate", "caption", "chat"}
 """Verbs that decode token by token, bound by the memory traffic of the weights: half precision halves it."""
-
-
-class UnknownOptionError(UserError, TypeError):
-    """A keyword that a function does not have."""
 
 
 class UnsupportedVerb(UserError, AttributeError):
@@ -82,18 +79,16 @@ def one_or_many(verb: V) -> V:
     of an iterable without a length, a generator for example, an iterator of results, computed as they are read."""
     parameters = inspect.signature(verb).parameters
     first, default = [(p.name, p.default) for p in parameters.values()][1]
-    keys = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())  # of a section, checked as such
 
     @functools.wraps(verb)
     def call(self: Run, *inputs: Any, **options: Any) -> Any:
         texts = inputs[0] if inputs else options.pop(first, default)
-        if unknown := [] if keys else [name for name in options if name not in parameters]:
-            known = [*parameters][2:]  # without self and the texts
-            raise UnknownOptionError(f"{verb.__name__} has no option '{unknown[0]}'.{did_you_mean(unknown[0], known)}")
         if texts is inspect.Parameter.empty:
             raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")
+        options = checked_options(verb, inputs, options)
+        refuse_table(texts, verb.__name__)
         if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
-            _check_text(texts)
+            check_text(texts)
         if isinstance(texts, str):
             (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
             return result
@@ -101,14 +96,6 @@ def one_or_many(verb: V) -> V:
         return list(results) if isinstance(texts, Sized) else results
 
     return cast(V, call)
-
-
-def _check_text(value: Any) -> None:
-    """Raises where a value is no text: neither a string, nor several that belong together (words, parts of a pair)."""
-    if isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)):
-        return
-    how = "decode bytes first: value.decode()" if isinstance(value, bytes) else "give a string, or a list of strings"
-    raise UserError(f"{repr(value)[:60]} ({type(value).__name__}) is no text; {how}.")
 
 
 class Run:
@@ -137,6 +124,8 @@ class Run:
         """`seqwright.inspect`, set by `seqwright.open`: inspection imports runs, not the other way round."""
         self.finder: Callable[..., Any] | None = None
         """`seqwright.where`, set likewise."""
+        self.new_model: Callable[[], Any] | None = None
+        """Builds an untrained model like that of the run, set likewise."""
         self.device = torch.device("cpu")
         checkpoint = None if directory.model_path.exists() else newest_checkpoint(directory)
         self.step = None if checkpoint is None else checkpoint.step
@@ -217,7 +206,8 @@ class Run:
     def check_form(self, texts: Iterable[Any]) -> Iterator[Any]:
         """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""
         for text in texts:
-            _check_text(text)
+            check_text(text)
+            text = str(text) if isinstance(text, str) else type(text)(map(str, text))  # NumPy has strings of its own
             parts = [text] if isinstance(text, str) else text
             if not self._warned_of_form and any(is_misread(part, self.directory.source_tokenizer) for part in parts):
                 self._warned_of_form = True
@@ -284,7 +274,9 @@ class Run:
 
     def _nothing_held_out(self, what: str) -> UserError:
         files = "SOURCE TARGET" if what == "pairs" else "FILE"
-        return UserError(f"{self.path} has no validation {what} of its own; name others with --on {files}.")
+        scored = self.summary.get("scored_on")
+        own = f": its scores are of {scored}, and stand in {self.directory.report_path}" if scored else ""
+        return UserError(f"{self.path} has no validation {what} of its own{own}; name others with --on {files}.")
 
     def _unsupported(self) -> UnsupportedVerb:
         instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)

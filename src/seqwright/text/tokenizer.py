@@ -9,7 +9,8 @@ import json
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import filterfalse
 from pathlib import Path
@@ -206,6 +207,8 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens around it."""
+        if not isinstance(text, str):
+            raise UserError(f"{text!r:.60} ({type(text).__name__}) is no text; encode_batch takes several.")
         ids: list[int] = self.encode_batch([text]).ids.tolist()
         return ids
 
@@ -265,12 +268,22 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; special tokens are skipped."""
-        joined = b"".join([self._token_bytes.pieces[id] for id in ids]).decode(errors="replace")
+        with self._naming_ids(ids):
+            joined = b"".join([self._token_bytes.pieces[id] for id in ids]).decode(errors="replace")
         return joined.removeprefix(self._token_bytes.prefix).removesuffix(self._token_bytes.suffix)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Display form of each id: special tokens by name, bytes that are not UTF-8 by themselves as `\\xe1`."""
-        return [self._display(id) for id in ids]
+        with self._naming_ids(ids):
+            return [self._display(id) for id in ids]
+
+    @contextmanager
+    def _naming_ids(self, ids: Any) -> Iterator[None]:
+        """Context manager in which what is no id of the vocabulary is a UserError."""
+        try:
+            yield
+        except (IndexError, TypeError) as error:
+            raise UserError(f"{ids!r:.60} are no ids; give a list of numbers from 0 to {self.size - 1:,}.") from error
 
     def unknowns(self, text: str) -> Counter[str]:
         """Out-of-vocabulary words or characters of a text, with their counts."""

@@ -138,7 +138,9 @@ class Rows:
             for row in self.rows:
                 groups[row.label if method == "stratified" and classes else ""].add(row.texts)
             held_out = {
-                texts for group in groups.values() for texts in sorted(group, key=_hash)[: _quota(len(group), share)]
+                texts
+                for group in groups.values()
+                for texts in sorted(group, key=text_hash)[: _quota(len(group), share)]
             }
             train = [row for row in self.rows if row.texts not in held_out]
             valid = [row for row in self.rows if row.texts in held_out]
@@ -364,5 +366,6 @@ def _quota(count: int, share: Fraction) -> int:
     return max(round(share * count), 1 if count >= 3 else 0)
 
 
-def _hash(texts: tuple[str, ...]) -> bytes:
+def text_hash(texts: tuple[str, ...]) -> bytes:
+    """A random number of a text that is the same every time."""
     return hashlib.blake2b("\n".join(texts).encode(), digest_size=8).digest()

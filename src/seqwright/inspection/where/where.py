@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,10 @@ def where(
         raise UserError(f"min_tokens must be at least 1, not {min_tokens}.")
     if decoding:
         with_options(run.settings.decoding, decoding)  # refuses unknown ones before anything is read
-    if text is not None and (not text or not all(one.strip() for one in ([text] if isinstance(text, str) else text))):
+    if text is not None:
+        one = isinstance(text, str) or not isinstance(text, Iterable)
+        text = list(run.check_form([text] if one else text))
+    if text is not None and not (text and all(one.strip() for one in text)):
         raise UserError("the text is empty; give some words: seqwright where RUN 'a few words'.")
     notes: list[str] = []
     parts = part_runs(run, open_run, notes)
@@ -65,7 +68,7 @@ def where(
         counted = ", ".join(f"{size:,}" for size in sizes)
         notes.append(f"the parts were trained on different texts ({counted} tokens), and all of them are searched.")
     if text is not None:
-        what, ids = "Given texts", _given(run, [text] if isinstance(text, str) else text)
+        what, ids = "Given texts", _given(run, text)
     elif on is not None:
         what, ids = "Documents of files", _documents(run.stream(on).ids, run)
     else:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE
+from seqwright.core.notebook import ResultList
 from seqwright.data.labeled.labels import Labels
 from seqwright.data.labeled.rows import Row
 from seqwright.metrics.calibration import calibration_counts, fit_temperature, reliability
@@ -20,6 +21,13 @@ MAX_ERRORS = 10
 """Errors shown in the report."""
 MIN_CALIBRATION = 50
 """Minimum number of texts to fit a temperature on."""
+
+
+class LabelErrors(ResultList[dict[str, Any]]):
+    """Texts that are classified otherwise than labeled."""
+
+    probabilities = ""
+    """Which model judged the texts, as a sentence."""
 
 
 def details(

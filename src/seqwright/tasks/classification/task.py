@@ -12,24 +12,26 @@ from numpy.typing import NDArray
 
 from seqwright.core.batch import Batch, Source
 from seqwright.core.config import UserError, with_options
-from seqwright.core.notebook import ResultList
+from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import Ensemble
+from seqwright.core.protocols import Counted, Ensemble
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, rare_labels
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, is_empty, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.score import Floats
+from seqwright.runs.calls import checked
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.overlap import warns_of_training_data
+from seqwright.runs.overlap import own_data, warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.defaults import COUNTED
-from seqwright.tasks.classification.details import MIN_CALIBRATION, calibration, details, label_errors
+from seqwright.tasks.classification.details import MIN_CALIBRATION, LabelErrors, calibration, details, label_errors
 from seqwright.tasks.classification.explanation import explain as explanations_of
 from seqwright.tasks.classification.explanation import explains
+from seqwright.tasks.classification.out_of_fold import training_label_errors
 from seqwright.tasks.classification.predictions import READ_AHEAD, ClassifiedText, classify, labeled_examples
 from seqwright.tasks.classification.predictor import (
     Member,
@@ -263,24 +265,39 @@ class ClassificationRun(Run):
             progress.note(text)
         return evaluate(self.predictor, self.codec, rows.rows, settings, progress=progress)
 
-    def label_errors(self, on: str | Sequence[str] | None = None, limit: int | None = 20) -> list[dict[str, Any]]:
-        """The texts of files, or of the validation data, that are classified otherwise, at most `limit`: those whose
-        label is least probable first."""
+    @checked
+    def label_errors(
+        self, on: str | Sequence[str] | None = None, limit: int | None = 20, *, progress: Progress = SILENT
+    ) -> LabelErrors:
+        """The texts of files that are classified otherwise, at most `limit`: those whose label is least probable first.
+        By default those of the validation data; of a bag of n-grams those of the training data, each judged by a model
+        that is fitted without it."""
         if self.labels.kind != "single":
             raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
-        rows = self.rows(on).rows
-        probabilities = self.predictor(self.predictor.encode([row.texts for row in rows])).outputs
+        if limit is not None and limit < 1:
+            raise UserError(f"limit must be at least 1, not {limit}; None lists all.")
+        if on is None and isinstance(self.model, Counted):
+            assert self.new_model is not None, "seqwright.open sets it"
+            settings = replace(self.settings, decoding=self._decoding())
+            with own_data(self):
+                return training_label_errors(self.new_model, self.codec, settings, limit, progress)
+        with own_data(self, on):
+            rows = self.rows(on).rows
+        probabilities = self.predictor(self.predictor.encode([row.texts for row in rows]), progress).outputs
         scaled = scale_temperature(probabilities, self._decoding().temperature)
-        return ResultList(label_errors(scaled, self.labels.targets(rows, "wrong"), self.labels, rows, limit))
+        doubted = LabelErrors(label_errors(scaled, self.labels.targets(rows, "wrong"), self.labels, rows, limit))
+        doubted.probabilities = f"Label probabilities are those of {self.path}, for {quantity(len(rows), 'text')}."
+        return doubted
 
     def rows(self, on: str | Sequence[str] | None = None) -> Rows:
         """Labeled texts of files, or the validation texts of the run."""
         if on is not None:
             return read_rows(on, self.settings.data)
         data = self.settings.data
-        _, valid = train_valid_split(read_rows(data.train, data), data)
-        if valid is None:
+        if data.valid is None and data.split is None:
             raise self._nothing_held_out("texts")
+        _, valid = train_valid_split(read_rows(data.train, data), data)
+        assert valid is not None
         return valid
 
 

@@ -1,0 +1,90 @@
+"""Label errors among the training texts: each text is judged by a model that was fitted without it.
+
+A model has learned the labels of its own training texts, wrong ones too; cross-validation gives every text the
+probabilities that confident learning needs (Northcutt et al. 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
+from seqwright.core.printable import quantity
+from seqwright.core.progress import Progress
+from seqwright.data.labeled.labels import LabeledTexts
+from seqwright.data.labeled.rows import LabeledConfig, Row, is_empty, read_rows, text_hash
+from seqwright.metrics.score import Floats
+from seqwright.tasks.base import Settings
+from seqwright.tasks.classification.codec import ClassificationCodec
+from seqwright.tasks.classification.details import LabelErrors, label_errors
+from seqwright.tasks.classification.predictor import Member, Predictor
+from seqwright.tasks.classification.scores import scale_temperature
+
+FOLDS = 5
+
+
+def stratified_folds(rows: Sequence[Row]) -> NDArray[np.int64]:
+    """The fold of each row: copies of a text (up to case and white space) are in one, since a copy that was learned
+    would answer for it; the texts of each label are spread over all."""
+    texts = [tuple(" ".join(text.split()).casefold() for text in row.texts) for row in rows]
+    labels: dict[tuple[str, ...], str] = {}
+    for text, row in zip(texts, rows, strict=True):
+        labels[text] = min(labels.get(text, row.label), row.label)  # whatever the order of rows
+    if len(labels) < 2:
+        raise UserError("cross-validation needs two different texts; name other labeled data with --on FILE.")
+    dealt = sorted(labels, key=lambda text: (labels[text], text_hash(text)))
+    fold = {text: n % FOLDS for n, text in enumerate(dealt)}
+    return np.array([fold[text] for text in texts])
+
+
+def training_label_errors(
+    new_model: Callable[[], Any], codec: ClassificationCodec, settings: Settings, limit: int | None, progress: Progress
+) -> LabelErrors:
+    """The training texts that are classified otherwise than labeled by a model that was fitted without them."""
+    data, labels = settings.data, codec.labels
+    rows = read_rows(data.train, data).rows
+    outputs, judged = out_of_fold(new_model, rows, codec, data, progress)
+    targets = np.where(judged, labels.targets(rows), IGNORE)
+    scaled = scale_temperature(outputs, settings.decoding.temperature)
+    doubted = LabelErrors(label_errors(scaled, targets, labels, rows, limit))
+    doubted.probabilities = (
+        f"Each of {quantity(len(rows), 'training text')} was judged by a model fitted without it and its copies:"
+        f" stratified {FOLDS}-fold cross-validation."
+    )
+    if left_out := len(rows) - int(judged.sum()):
+        doubted.probabilities += f" Not judged: {left_out:,}, empty or the only texts of their label."
+    return doubted
+
+
+def out_of_fold(
+    new_model: Callable[[], Any],
+    rows: Sequence[Row],
+    codec: ClassificationCodec,
+    data: LabeledConfig,
+    progress: Progress,
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """The outputs (N, C) for each row of a counted model fitted to the other folds, and which rows are judged: not the
+    empty ones, nor those whose label is in no other fold."""
+    fold, labels = stratified_folds(rows), codec.labels
+    outputs = np.zeros((len(rows), labels.output_spec.count))
+    judged = np.array([not is_empty(row) for row in rows])
+    for n in np.unique(fold).tolist():
+        progress.advance(n, FOLDS)
+        held = np.flatnonzero(fold == n).tolist()
+        others = [row for row, other in zip(rows, fold.tolist(), strict=True) if other != n]
+        model = new_model()
+        member = Member(model=model, tokenizer=codec.tokenizer, data=data)
+        predictor = Predictor(members=[member], labels=labels)
+        (encoded,) = predictor.encode([row.texts for row in others])
+        model.fit(LabeledTexts(sources=member.sources(encoded), targets=labels.targets(others)), progress)
+        outputs[held] = predictor(predictor.encode([rows[i].texts for i in held])).outputs
+        known = {row.label for row in others}
+        judged[held] &= [rows[i].label in known for i in held]
+    progress.advance(FOLDS, FOLDS)
+    progress.stage("")
+    return outputs, judged
