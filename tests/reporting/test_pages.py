@@ -200,7 +200,7 @@ def test_keys_that_only_some_recipes_have_are_folded_unless_those_differ() -> No
     keys = {"model.kind": ["ngram", "gpt", "gpt"], "model.width": [None, 64, 128], "model.heads": [None, 4, 4]}
     open_table, folded = differences(["a", "b", "c"], keys)
     assert Outline(open_table).texts["td"] == ["model.kind", "ngram", "gpt", "gpt", "model.width", "–", "64", "128"]
-    assert folded.startswith("<details><summary>Keys set in some of these recipes only: 1</summary>")
+    assert folded.startswith("<details><summary>Show keys that are set in some of these recipes only: 1</summary>")
     assert Outline(folded).texts["td"] == ["model.heads", "–", "4", "4"]
     assert differences(["a", "b"], {"model.width": [64, 128]})[1] == ""
 

@@ -230,7 +230,7 @@ def differences(names: Sequence[str], keys: Mapping[str, Sequence[Any]]) -> tupl
     for key, values in keys.items():
         (apart if differ(values) else partial).append((key, *map(show, values)))
     columns = ("key", *names)
-    note = element("summary", f"Keys set in some of these recipes only: {len(partial)}")
+    note = element("summary", f"Show keys that are set in some of these recipes only: {len(partial)}")
     folded = element("details", note, table(columns, partial)) if partial else Html("")
     return table(columns, apart), folded
 

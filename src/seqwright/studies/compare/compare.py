@@ -24,7 +24,7 @@ from seqwright.runs.overlap import TrainingDataWarning, trained_on, tuned_on
 from seqwright.runs.run import Run
 from seqwright.studies.compare.checks import Scored, check_examples
 from seqwright.studies.compare.comparison import Comparison
-from seqwright.studies.compare.results import ComparedExample, MeanScore, PairedTest, System
+from seqwright.studies.compare.results import ComparedExample, MeanScore, PairedTest, System, plural
 
 OUTPUT_METRICS = ("bleu", "chrf", "rouge_l", "exact_match", "word_error_rate", "phoneme_error_rate", "bracket_f1")
 IDENTITY = ("name", "training.seed")
@@ -89,7 +89,7 @@ def compare(
     first = scored[0].examples
     count = len(_comparable(first, names[0]).rows)
     if count < MIN_UNITS:
-        notes.append(f"{count} examples are too few for an interval, so every pair is a tie.")
+        notes.append(f"{count} {plural(first.unit, count)}: too few for an interval, so every pair is a tie.")
     return Comparison(
         split=_split(scored[0].settings.data, on),
         unit=first.unit,

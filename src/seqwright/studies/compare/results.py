@@ -158,7 +158,7 @@ class Results:
     @property
     def sample(self) -> str:
         """Number of examples and the data: "872 texts of the validation data"."""
-        return f"{self.examples:,} {_plural(self.unit, self.examples)} of {self.split}"
+        return f"{self.examples:,} {plural(self.unit, self.examples)} of {self.split}"
 
     def as_json(self) -> dict[str, Any]:
         tests = [asdict(test) | {"difference": test.difference.as_json()} for test in self.tests]
@@ -166,7 +166,7 @@ class Results:
         return asdict(self) | {"systems": systems, "tests": tests, "verdict": self.verdict, "scope": self.scope}
 
 
-def _plural(unit: str, count: int) -> str:
+def plural(unit: str, count: int) -> str:
     """`blocks of text`, `texts`, `sentences`."""
     first, space, rest = unit.partition(" ")
     return unit if count == 1 else f"{first}s{space}{rest}"
