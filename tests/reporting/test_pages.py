@@ -10,6 +10,7 @@ import pytest
 
 from seqwright.core.config import UserError
 from seqwright.reporting.comparison import comparison
+from seqwright.reporting.page import differences
 from seqwright.reporting.report import SAMPLES, report, sample
 from seqwright.reporting.run_facts import RunFacts, headline
 from tests.reporting.made_up_runs import HOSTILE, counted_run, trained_run
@@ -193,6 +194,15 @@ def test_leaderboard_is_sorted_and_draws_every_run() -> None:
     names = [value for name, value in outline.attributes if name == "data-name"]
     assert names == ["gpt", "lstm", "trigram"] * 2
     assert outline.texts["h2"] == ["Leaderboard", "Curves", "Samples", "Hyperparameter differences", "Environment"]
+
+
+def test_keys_that_only_some_recipes_have_are_folded_unless_those_differ() -> None:
+    keys = {"model.kind": ["ngram", "gpt", "gpt"], "model.width": [None, 64, 128], "model.heads": [None, 4, 4]}
+    open_table, folded = differences(["a", "b", "c"], keys)
+    assert Outline(open_table).texts["td"] == ["model.kind", "ngram", "gpt", "gpt", "model.width", "–", "64", "128"]
+    assert folded.startswith("<details><summary>Show keys that are set in some of these recipes only: 1</summary>")
+    assert Outline(folded).texts["td"] == ["model.heads", "–", "4", "4"]
+    assert differences(["a", "b"], {"model.width": [64, 128]})[1] == ""
 
 
 def test_runs_are_ranked_by_a_common_score() -> None:

@@ -77,6 +77,7 @@ def test_language_models_of_different_tokenizers_compare_in_bits_per_byte(folder
     assert comparison.verdict == "ngram is better than bytes in bits per byte."
     assert comparison.different[0].favors == "ngram"
     assert comparison.keys["tokenizer.kind"] == ("characters", "bytes")
+    assert "tokenizer.kind" in comparison.shared_keys()
 
 
 def test_a_score_has_the_interval_of_evaluate(folder: Path) -> None:
@@ -96,8 +97,15 @@ def test_seeds_of_a_recipe_are_one_system(folder: Path) -> None:
     comparison = compared(folder, "lstm-1", "bag", "lstm-2", metrics=["accuracy"])
     lstm = next(system for system in comparison.systems if system.name == "lstm")
     assert lstm.seeds == (1, 2)
-    assert comparison.shown_run(lstm.name) == f"{lstm.name} (seed 1)"
-    assert f"{lstm.name} (seed 1)" in comparison.html()
+    page = comparison.html()
+    for example in comparison.different:
+        outputs = dict(comparison.shown_outputs(example))
+        assert {*outputs} == {"bag", f"{lstm.name} (seed {example.seeds[1 if example.one == 'bag' else 0]})"}
+        assert all(name in page for name in outputs)
+        # The shown runs score the example as their systems do: the favored one is right, the other wrong.
+        favored, other = sorted(outputs.items(), key=lambda item: not item[0].startswith(example.favors))
+        assert favored[1].startswith(f"{example.reference} (")
+        assert not other[1].startswith(f"{example.reference} (")
     accuracy = lstm.scores["accuracy"]
     assert accuracy.values == tuple(sw.open(run).evaluate()["accuracy"] for run in lstm.runs)
     assert accuracy.value == sum(accuracy.values) / 2

@@ -9,6 +9,7 @@ import pytest
 
 import seqwright as sw
 from seqwright.pipeline import training
+from seqwright.reporting.numbers import interval
 from seqwright.studies.sweep.results import SweepResults, Trial, effects_of, in_order
 from seqwright.studies.sweep.settings import Range, grid, parse_space, random_settings, split_values
 from seqwright.studies.sweep.shown import Sweep
@@ -121,6 +122,11 @@ def test_a_setting_that_was_dropped_ties_with_the_chosen_one_at_its_own_budget()
     assert results(first[0], trial("b", 70.0, spread=2, budget=3)).tied == ()  # nothing to compare with
 
 
+def test_a_choice_by_scores_without_intervals_says_that_ties_are_not_known() -> None:
+    assert "so that ties are not known" in results(trial("a", 60.0), trial("b", 70.0)).verdict
+    assert "ties are" not in results(trial("a", 60.0, spread=1.0), trial("b", 70.0, spread=1.0)).verdict
+
+
 def test_of_equal_means_the_smallest_is_chosen_then_the_first() -> None:
     equal = results(trial("a", 75.0), trial("b", 75.0, parameters=4), trial("c", 75.0, parameters=4), trial("d", 74.9))
     assert equal.chosen.setting == {"k": "b"}
@@ -147,16 +153,24 @@ def test_trials_are_ranked_by_budget_then_mean_and_diverged_ones_are_last() -> N
 def test_a_sweep_chooses_on_validation_reads_test_once_and_goes_on(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    test = tmp_path / "test.txt"
+    test.write_text(Path(text).read_text() * 4)  # long enough for intervals
+
     def swept(*values: str) -> Sweep:
         settings = [f"model.order={','.join(values)}", "tokenizer.kind=characters"]
-        return sw.sweep(text=text, model="ngram", set=settings, run=tmp_path / "sweep", on=text)
+        return sw.sweep(text=text, model="ngram", set=settings, run=tmp_path / "sweep", on=str(test))
 
     results = swept("1", "2").results
     assert (results.metric, results.higher, results.chosen.setting) == ("bits_per_byte", False, {"model.order": "2"})
     best = sw.open(results.chosen.runs[0])
     assert results.chosen.mean == best.summary["scores"]["bits_per_byte"]["value"]
     assert results.test is not None
-    assert results.test["scores"]["bits_per_byte"] == best.evaluate(text)["bits_per_byte"]
+    score = best.evaluate(test)["scores"]["bits_per_byte"]
+    assert results.test["scores"]["bits_per_byte"] == score["value"]
+    assert results.test["intervals"]["bits_per_byte"] == pytest.approx([score["low"], score["high"]])
+    shown = swept("1", "2")
+    assert f"({interval(score['low'], score['high'])})" in str(shown)
+    assert interval(score["low"], score["high"]) in shown.html()
     assert [run["run"] for run in sw.list_runs(tmp_path)] == [str(tmp_path / "sweep" / f"order={n}") for n in (1, 2)]
     monkeypatch.setattr(training.TrainingSession, "_count", lambda session: pytest.fail("trained again"))
     again = swept("1", "2")

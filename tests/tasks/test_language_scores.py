@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -48,3 +51,20 @@ def test_out_of_memory_names_the_option_to_lower(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "score_text", full)
     with pytest.raises(UserError, match=r"out of memory for scoring a text; lower evaluation\.batch"):
         evaluate_text(small("gpt"), TextCodec(tokenizer=tokenizer), stream, EvaluationConfig())
+
+
+def test_adapted_scores_stand_beside_static_ones_and_do_not_change_them() -> None:
+    texts = ["abcdefg" * 4]
+    tokenizer = train(TokenizerConfig(kind="characters", special_tokens=SPECIALS), texts)
+    stream, codec = make_stream(Corpus(documents=texts, kind="file"), tokenizer), TextCodec(tokenizer=tokenizer)
+    static = EvaluationConfig(resamples=0)
+    adapted = replace(static, cache_size=5, cache_theta=1.0, dynamic_rate=0.5)
+    model = small("lstm", dtype=torch.float32)  # whose weights dynamic evaluation can change
+    plain, both = (evaluate_text(model, codec, stream, config) for config in (static, adapted))
+    assert both["scores"] == plain["scores"]
+    assert {*both} - {*plain} == {"neural_cache", "dynamic_evaluation"}
+    for name in ("neural_cache", "dynamic_evaluation"):
+        assert both[name]["nll"] != plain["nll"]
+        assert both[name]["perplexity"] == pytest.approx(math.exp(both[name]["nll"]))
+    with pytest.raises(UserError, match=r"evaluation\.cache_size is for recurrent"):
+        evaluate_text(small("gpt"), codec, stream, adapted)

@@ -61,11 +61,15 @@ def test_examples_show_each_row_with_its_hidden_tokens_and_their_predictions(tok
     examples = evaluate(model, codec, stream, SETTINGS, quick=False).examples  # type: ignore[arg-type]
     assert examples is not None
     accuracy = examples.metric("accuracy")
+    nll = examples.metric("nll")
     assert accuracy is not None
+    assert nll is not None
     assert len(examples.inputs) == len(accuracy.rows) > 4  # rows of several batches, in order
-    for text, reference, output, (right, masks) in zip(
-        examples.inputs, examples.references, examples.outputs, accuracy.rows, strict=True
+    for text, reference, shown, (right, masks), (loss, _) in zip(
+        examples.inputs, examples.references, examples.outputs, accuracy.rows, nll.rows, strict=True
     ):
+        output, _, rest = shown.partition(" (")
+        assert rest == f"{loss / max(1, masks):.3f} nats per token)"
         assert text.startswith("<sos>") or text[0] in "abcd<"
         assert len(reference.split()) == len(output.split()) == masks  # "↵" is a token of its own
         assert set(output.split()) <= {"a"}

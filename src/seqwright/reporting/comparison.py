@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqwright.core.config import UserError
 from seqwright.reporting.markup import Html, element
 from seqwright.reporting.numbers import count, duration, figure, interval
-from seqwright.reporting.page import grid, page, section, show, table
+from seqwright.reporting.page import differences, grid, page, section, table
 from seqwright.reporting.report import STEPS, environment, sample
 from seqwright.reporting.run_facts import HIGHER, RunFacts, flatten, headline, title, training_rate, unit
 from seqwright.reporting.svg import Axis, Point, Series, chart, downsampling_note, strip
@@ -102,15 +102,10 @@ def _samples(runs: list[RunFacts]) -> Html:
 def _differences(runs: list[RunFacts]) -> Html:
     """Hyperparameters that differ between the runs."""
     settings = [dict(flatten(run.recipe)) for run in runs]
-    keys = {
-        key: None for table in settings for key in table if key != "name"
-    }  # a dict keeps the key order of the recipes
-    rows = []
-    for key in keys:
-        values = ["" if key not in table else show(table[key]) for table in settings]
-        if len(set(values)) > 1:
-            rows.append((key, *values))
-    return section("Hyperparameter differences", table(("key", *(run.name for run in runs)), rows))
+    known = dict.fromkeys(key for recipe in settings for key in recipe if key != "name")  # in the order of the recipes
+    values = {key: [recipe.get(key) for recipe in settings] for key in known}
+    differing = {key: row for key, row in values.items() if any(value != row[0] for value in row)}
+    return section("Hyperparameter differences", *differences([run.name for run in runs], differing))
 
 
 def _shared_environment(runs: list[RunFacts]) -> Html:

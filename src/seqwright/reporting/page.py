@@ -217,6 +217,24 @@ def keys(entries: Iterable[tuple[str, Any]]) -> Html:
     )
 
 
+def differ(values: Sequence[Any]) -> bool:
+    """Whether two of the recipes that have a key differ in it; None stands for a recipe without it."""
+    present = [value for value in values if value is not None]
+    return any(value != present[0] for value in present)
+
+
+def differences(names: Sequence[str], keys: Mapping[str, Sequence[Any]]) -> tuple[Html, Html]:
+    """A table of recipe keys by run, and folded below it one of those that are set in some recipes only, alike."""
+    apart: list[tuple[str, ...]] = []
+    partial: list[tuple[str, ...]] = []
+    for key, values in keys.items():
+        (apart if differ(values) else partial).append((key, *map(show, values)))
+    columns = ("key", *names)
+    note = element("summary", f"Show keys that are set in some of these recipes only: {len(partial)}")
+    folded = element("details", note, table(columns, partial)) if partial else Html("")
+    return table(columns, apart), folded
+
+
 def show(value: Any) -> str:
     """A recipe value in TOML notation, without quotes."""
     if value is None:

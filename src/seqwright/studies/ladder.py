@@ -232,7 +232,7 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
         return best, f"it has the best {named}, which no other reaches within the intervals"
     if enough is best:
         others = [rung for rung in tied if rung is not best]
-        names = " and ".join(rung.name for rung in others)
+        names = ", ".join(rung.name for rung in others)
         cheaper = _cheaper(best, min(others, key=_cost))
         return best, f"it has the best {named}, a tie with {names} by their intervals, and {cheaper}"
     return enough, f"it ties with the best {named} of {best.name} by their intervals, and {_cheaper(enough, best)}"

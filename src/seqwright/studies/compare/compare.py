@@ -24,7 +24,7 @@ from seqwright.runs.overlap import TrainingDataWarning, trained_on, tuned_on
 from seqwright.runs.run import Run
 from seqwright.studies.compare.checks import Scored, check_examples
 from seqwright.studies.compare.comparison import Comparison
-from seqwright.studies.compare.results import ComparedExample, MeanScore, PairedTest, System
+from seqwright.studies.compare.results import ComparedExample, MeanScore, PairedTest, System, plural
 
 OUTPUT_METRICS = ("bleu", "chrf", "rouge_l", "exact_match", "word_error_rate", "phoneme_error_rate", "bracket_f1")
 IDENTITY = ("name", "training.seed")
@@ -89,7 +89,7 @@ def compare(
     first = scored[0].examples
     count = len(_comparable(first, names[0]).rows)
     if count < MIN_UNITS:
-        notes.append(f"{count} examples are too few for an interval, so every pair is a tie.")
+        notes.append(f"{count} {plural(first.unit, count)}: too few for an interval, so every pair is a tie.")
     return Comparison(
         split=_split(scored[0].settings.data, on),
         unit=first.unit,
@@ -226,8 +226,8 @@ def _different(groups: Mapping[str, Sequence[Scored]], metric: str) -> Iterator[
     best, *others = groups
     for other in others:
         one, two = (groups[name] for name in (best, other))
-        mine, theirs = one[0].examples, two[0].examples
-        if not mine.inputs:
+        first = one[0].examples
+        if not first.inputs:
             continue
         counts = [[_comparable(member.examples, metric) for member in members] for members in (one, two)]
         influence = significance.influences(counts[0], counts[1])
@@ -235,15 +235,23 @@ def _different(groups: Mapping[str, Sequence[Scored]], metric: str) -> Iterator[
         agree = influence * significance.own_differences(counts[0], counts[1]) > 0
         order = [n for n in np.argsort(-influence, kind="stable") if agree[n]]
         most = [*(n for n in order[:SHOWN] if influence[n] > 0), *(n for n in order[::-1][:SHOWN] if influence[n] < 0)]
+        pairs = [
+            (mine, theirs, significance.own_differences([first], [second]))
+            for mine, first in zip(one, counts[0], strict=True)
+            for theirs, second in zip(two, counts[1], strict=True)
+        ]
         for n in most:
+            # Runs that score alike on an example do not show why their systems' means differ.
+            mine, theirs, _ = next((pair for pair in pairs if pair[2][n] * influence[n] > 0), pairs[0])
             yield ComparedExample(
                 one=best,
                 other=other,
                 favors=best if influence[n] > 0 else other,
                 influence=float(influence[n]),
-                input=mine.inputs[n],
-                reference=mine.references[n],
-                outputs=(mine.outputs[n], theirs.outputs[n]),
+                input=first.inputs[n],
+                reference=first.references[n],
+                outputs=(mine.examples.outputs[n], theirs.examples.outputs[n]),
+                seeds=(mine.settings.training.seed, theirs.settings.training.seed),
             )
 
 

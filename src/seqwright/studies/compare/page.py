@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seqwright.reporting.markup import Html, element, join
 from seqwright.reporting.numbers import count, duration, figure, interval
-from seqwright.reporting.page import grid, page, section, show, table
+from seqwright.reporting.page import differences, grid, page, section, table
 from seqwright.reporting.run_facts import title
 from seqwright.reporting.svg import strip
 from seqwright.studies.compare.results import ComparedExample, MeanScore, Results
@@ -90,13 +90,10 @@ def _examples(comparison: Results) -> Html:
 
 def _card(example: ComparedExample, comparison: Results) -> Html:
     entries = [("input", example.input), ("reference", example.reference)]
-    systems = zip((example.one, example.other), example.outputs, strict=True)
-    entries += [(comparison.shown_run(name), output) for name, output in systems]
+    entries += comparison.shown_outputs(example)
     shown = [join([element("dt", name), element("dd", text)]) for name, text in entries if text]
     return element("div", element("h3", f"favors {example.favors}"), element("dl", *shown, class_="pair sample"))
 
 
 def _keys(comparison: Results) -> Html:
-    columns = ("key", *(system.name for system in comparison.systems))
-    rows = [(key, *map(show, values)) for key, values in comparison.keys.items()]
-    return section("Recipe differences", table(columns, rows))
+    return section("Recipe differences", *differences([system.name for system in comparison.systems], comparison.keys))

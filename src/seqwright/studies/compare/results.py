@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from seqwright.build import COUNTED
 from seqwright.core.config import UserError
 from seqwright.metrics.significance import Difference, Verdict
+from seqwright.reporting.page import differ
 from seqwright.reporting.run_facts import title
 
 Standing = Literal["best", "tie", "worse", "better"]
@@ -67,7 +68,9 @@ class ComparedExample:
     input: str
     reference: str
     outputs: tuple[str, str]
-    """Of the first run of either system."""
+    """Of one run of either system: the first two whose scores of the example favor that system, too."""
+    seeds: tuple[int, int]
+    """Of these runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +98,15 @@ class Results:
     def headline(self) -> str:
         return self.metrics[0]
 
-    def shown_run(self, name: str) -> str:
-        """Whose outputs the examples show: those of a system of several seeds are of its first run."""
-        system = next(system for system in self.systems if system.name == name)
-        return f"{name} (seed {system.seeds[0]})" if len({*system.seeds}) > 1 else name
+    def shown_outputs(self, example: ComparedExample) -> Iterator[tuple[str, str]]:
+        """Both outputs of an example and whose they are: of which seed, where a system has several."""
+        for name, seed, output in zip((example.one, example.other), example.seeds, example.outputs, strict=True):
+            system = next(system for system in self.systems if system.name == name)
+            yield f"{name} (seed {seed})" if len({*system.seeds}) > 1 else name, output
+
+    def shared_keys(self) -> dict[str, tuple[Any, ...]]:
+        """Keys in which two recipes that both have them differ; the others are set in some recipes only, alike."""
+        return {key: values for key, values in self.keys.items() if differ(values)}
 
     def test(self, one: str, other: str, metric: str | None = None) -> PairedTest:
         """The test of two systems; `one` of it has the better headline score."""
@@ -150,7 +158,7 @@ class Results:
     @property
     def sample(self) -> str:
         """Number of examples and the data: "872 texts of the validation data"."""
-        return f"{self.examples:,} {_plural(self.unit, self.examples)} of {self.split}"
+        return f"{self.examples:,} {plural(self.unit, self.examples)} of {self.split}"
 
     def as_json(self) -> dict[str, Any]:
         tests = [asdict(test) | {"difference": test.difference.as_json()} for test in self.tests]
@@ -158,7 +166,7 @@ class Results:
         return asdict(self) | {"systems": systems, "tests": tests, "verdict": self.verdict, "scope": self.scope}
 
 
-def _plural(unit: str, count: int) -> str:
+def plural(unit: str, count: int) -> str:
     """`blocks of text`, `texts`, `sentences`."""
     first, space, rest = unit.partition(" ")
     return unit if count == 1 else f"{first}s{space}{rest}"

@@ -99,9 +99,9 @@ def _tests(comparison: Results) -> Table:
 
 
 def _keys(comparison: Results) -> Iterator[str | Table]:
-    """Keys that all recipes have; those of one kind of model alone are counted."""
+    """Keys in which recipes differ that have them; those of some kinds of models alone are counted."""
     names = [system.name for system in comparison.systems]
-    shared = {key: values for key, values in comparison.keys.items() if None not in values}
+    shared = comparison.shared_keys()
     rows = [
         {"key": key} | {name: show(value) for name, value in zip(names, values, strict=True)}
         for key, values in shared.items()
@@ -109,7 +109,7 @@ def _keys(comparison: Results) -> Iterator[str | Table]:
     if rows:
         yield table(rows, [Column("key", "recipe key", wrap=False), *(Column(name, name) for name in names)])
     if others := len(comparison.keys) - len(shared):
-        yield f"{others} more keys are set in some of these recipes only; --html and --json show them."
+        yield f"Keys set in some of these recipes only: {others}; --html and --json show them."
         yield ""
 
 
@@ -126,8 +126,8 @@ def _examples(comparison: Results) -> Iterator[str]:
         yield f"favors {example.favors}: {_shortened(example.input)}"
         if example.reference:
             yield f"  reference: {_shortened(example.reference)}"
-        for name, output in zip((example.one, example.other), example.outputs, strict=True):
-            yield f"  {comparison.shown_run(name)}: {_shortened(output)}"
+        for name, output in comparison.shown_outputs(example):
+            yield f"  {name}: {_shortened(output)}"
 
 
 def _shortened(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,20 @@ from seqwright.studies.sweep.settings import Setting
 
 SHOWN = 3
 """Tied settings that are named; the table has all."""
+
+
+def bounds_of(score: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Ends of the interval of the score of one run; None with too few examples."""
+    low, high = score.get("low"), score.get("high")
+    return None if low is None or high is None else (low, high)
+
+
+def mean_interval(
+    metric: str, values: Sequence[float], bounds: Sequence[tuple[float, float] | None]
+) -> tuple[float, float] | None:
+    """95 % interval of the mean over seeds, within the values that the metric can have; None where it is not known."""
+    ends = interval_over_seeds(values, bounds)
+    return ends and possible(metric, *ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +63,7 @@ class Trial:
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the mean, over examples and seeds; None where it is not known or one diverged."""
-        ends = interval_over_seeds(self.values, self.bounds) if self.mean is not None else None
-        return ends and possible(self.metric, *ends)
+        return None if self.mean is None else mean_interval(self.metric, self.values, self.bounds)
 
     def reaches(self, score: float, *, higher: bool) -> bool:
         """Whether the score is within the interval, or worse than all of it; without one, than the mean."""
@@ -98,7 +111,7 @@ class SweepResults:
     seeded: bool = True
     """Whether scores depend on the seed; those of counted models do not."""
     test: Mapping[str, Any] | None = None
-    """Test scores of the chosen setting, with the data they are of and the mean over seeds."""
+    """Test scores of the chosen setting, with the data they are of: means over seeds, and intervals."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -131,7 +144,8 @@ class SweepResults:
         total = len({tuple(trial.setting.items()) for trial in self.trials})
         named = f"{described(chosen)} ({chosen.runs[0]})"
         if not tied or chosen.mean is None:
-            return f"chosen of {total} settings on validation: {named}."
+            unknown = " by scores without an interval, so that ties are not known" if chosen.interval is None else ""
+            return f"chosen of {total} settings on validation{unknown}: {named}."
         others = ", ".join(map(described, tied[:SHOWN])) + (f" and {len(tied) - SHOWN} more" if tied[SHOWN:] else "")
         best = f"the best {title(self.metric)}, {figure(chosen.mean)}"
         dropped = [trial for trial in tied if trial.budget != chosen.budget]

@@ -47,8 +47,8 @@ class Sweep:
         if following := _next_step(results):
             yield following
         if results.test is not None:
-            scores = results.test["scores"]
-            values = ", ".join(f"{title(name, scores)} {figure(value)}" for name, value in scores.items())
+            rows = ((name, value, f"({ends})" if ends else "") for name, value, ends in _test_scores(results))
+            values = ", ".join(" ".join(filter(None, row)) for row in rows)
             yield f"test ({' '.join(results.test['on'])}), read once, of the chosen setting: {values}"
 
     def __str__(self) -> str:
@@ -169,10 +169,19 @@ def _trial_table(results: SweepResults) -> Html:
 def _test_table(results: SweepResults) -> Html:
     if results.test is None:
         return Html("")
-    scores = results.test["scores"]
-    rows = [(title(name, scores), figure(value)) for name, value in scores.items()]
     lead = f"Of {' '.join(results.test['on'])}, read once, by the chosen setting; mean over seeds."
-    return section("Test", table(("score", "value"), rows, numeric=("value",)), lead=lead)
+    columns = ("score", "value", "95 % interval")
+    return section("Test", table(columns, _test_scores(results), numeric=columns[1:]), lead=lead)
+
+
+def _test_scores(results: SweepResults) -> list[tuple[str, str, str]]:
+    """Name, value and interval of each test score; the interval is empty where it is not known."""
+    assert results.test is not None
+    scores, intervals = results.test["scores"], results.test.get("intervals", {})  # older files have none
+    return [
+        (title(name, scores), figure(value), interval(*(intervals.get(name) or (None, None))))
+        for name, value in scores.items()
+    ]
 
 
 def _effect_strips(results: SweepResults) -> Html:

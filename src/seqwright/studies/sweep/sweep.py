@@ -20,7 +20,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import RUNS
 from seqwright.runs.run import Run
 from seqwright.studies.compare.compare import METRICS
-from seqwright.studies.sweep.results import SweepResults, Trial, effects_of, in_order
+from seqwright.studies.sweep.results import SweepResults, Trial, bounds_of, effects_of, in_order, mean_interval
 from seqwright.studies.sweep.settings import SEED, Range, Setting, grid, overrides_of, parse_space, random_settings
 from seqwright.studies.sweep.shown import Sweep
 from seqwright.training.divergence import DivergenceError
@@ -83,8 +83,7 @@ class _Runner:
                 raise SweepStopped
             score = self._score(path, outcome.summary)
             values.append(float(score["value"]))
-            known = score.get("low") is not None and score.get("high") is not None
-            bounds.append((float(score["low"]), float(score["high"])) if known else None)
+            bounds.append(bounds_of(score))
             parameters = outcome.summary.get("parameters")
             self.seeded |= bool(outcome.summary.get("steps"))
             runs.append(str(path))
@@ -219,7 +218,10 @@ def _test_scores(
             return before, []
         notes.append(f"test data was read before in this sweep ({path}): the more often, the less it says.")
     scores = [open_run(Path(run)).evaluate(files)["scores"] for run in chosen.runs]
-    means = {name: statistics.fmean(one[name]["value"] for one in scores) for name in scores[0] if scores[0][name]}
-    table = {"on": files, "setting": chosen.setting, "runs": list(chosen.runs), "scores": means}
+    values = {name: [one[name]["value"] for one in scores] for name in scores[0] if scores[0][name]}
+    intervals = {name: mean_interval(name, values[name], [bounds_of(one[name]) for one in scores]) for name in values}
+    means = {name: statistics.fmean(of_seeds) for name, of_seeds in values.items()}
+    facts = {"on": files, "setting": chosen.setting, "runs": list(chosen.runs)}
+    table = facts | {"scores": means, "intervals": {name: ends and [*ends] for name, ends in intervals.items()}}
     write_json(path, table)
     return table, notes

@@ -262,7 +262,8 @@ def masked_examples(
     *,
     device: torch.device | str,
 ) -> Examples:
-    """Rows of text as the model reads them, the tokens to be predicted, and its predictions of them."""
+    """Rows of text as the model reads them, the tokens to be predicted, and its predictions of them with their nll,
+    in which models of equal predictions differ."""
     model.eval()
     tokenizer = codec.tokenizer
     feed = masked_rows(stream, tokenizer, settings, length=model.context or DEFAULT_LENGTH, fixed=True)
@@ -276,6 +277,7 @@ def masked_examples(
             inputs.append(_in_line(tokenizer, ids[real]))
             references.append(_in_line(tokenizer, target[masked]))
             outputs.append(_in_line(tokenizer, guess[masked]))
+    rows = next(one for one in counts if one.name == "nll").rows.tolist()
     # The signature names text, tokenizer and masks: models that agree in it predict the same tokens.
     return Examples(
         unit="row of tokens",
@@ -283,7 +285,10 @@ def masked_examples(
         fingerprint=counts[0].signature,
         inputs=inputs,
         references=references,
-        outputs=outputs,
+        outputs=[
+            f"{text} ({nll / max(1, masks):.3f} nats per token)"
+            for text, (nll, masks) in zip(outputs, rows, strict=True)
+        ],
     )
 
 
