@@ -1,11 +1,12 @@
 """Variants of the default language model at the steps that ten minutes of a CPU give, trained side by side on one GPU.
 
-    SEQWRIGHT_DATA=… python benchmarks/default_variants.py FILE [--minutes 7] [--workers 14] [--texts kieu,sh400]
+    SEQWRIGHT_DATA=… python benchmarks/default_variants.py [FILE] [--minutes 7] [--workers 14] [--texts kieu,sh400]
 
 FILE has a variant on each line, as words: default, v1024 (byte-bpe tokens; `chars`), d0.1 (dropout), l4 w128 h4
 (layers, width, heads), c128 b16 (context, rows), r8 (rate in thousandths), s0.5 (share of the steps), adamw, mod
 (RMSNorm, ReLU², QK-norm, no biases), o5 (order of the n-gram), KEY=VALUE (any other). Words that are missing are the
-default recipe's. Lines are taken in turn until the time is over, each for all texts; `kieu:` before a line names its texts.
+default recipe's. Lines are taken in turn until the time is over, each for all texts; `kieu:` before a line names its
+texts.
 
 Of every text the last tenth stays unread (`default_quality.py` scores it); the last tenth of the rest is held out here.
 Printed are its bits per byte: the n-gram, the network, and both mixed with weights tuned on its other half. A training
@@ -179,7 +180,7 @@ def lines(path: Path, texts: list[str]) -> list[tuple[str, str]]:
 def main() -> None:
     """Trains, and prints a row for each variant and text."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("variants", type=Path)
+    parser.add_argument("variants", type=Path, nargs="?", default=Path(__file__).with_suffix(".txt"))
     parser.add_argument("--minutes", type=float, default=7.0, help="of this command")
     parser.add_argument("--budget", type=float, default=10.0, help="minutes of the CPU whose steps are taken")
     parser.add_argument("--workers", type=int, default=14)
