@@ -50,9 +50,10 @@ def milliseconds(settings: dict[str, Any]) -> float:
     tokens = settings["training.batch_size"] * settings["model.context"]
     parameters = 12 * layers * width**2 + size * width
     work = 143 * (parameters * tokens / (917_504 * 2048)) ** 0.93 * (1.1 if settings.get("model.qk_norm") else 1.0)
-    work += 54 * tokens * layers * width / (2048 * 4 * 128) * (settings["model.dropout"] > 0)
+    dropped = 54 if settings.get("model.attention_dropout", 1) else 27  # by a slower kernel of attention
+    work += dropped * tokens * layers * width / (2048 * 4 * 128) * (settings["model.dropout"] > 0)
     if settings["training.optimizer"] == "muon":
-        work += 30 * layers / 4 * (width / 128) ** 2.6
+        work += 18 * layers / 4 * (width / 128) ** 2.6
     return 0.62 * work
 
 
@@ -84,7 +85,7 @@ def settings_of(words: str, file: str) -> tuple[dict[str, Any], float, int]:
             del found["tokenizer.size"]
         else:
             key, value = word.split("=")
-            found[key] = value
+            found[key] = json.loads(value)
     found.setdefault("training.learning_rate", muon_rate_for(found["model.width"]))
     found["model.vocabulary"] = found.get("tokenizer.size", 100)
     return found, share, order
