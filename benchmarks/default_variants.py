@@ -40,6 +40,8 @@ from seqwright.tasks.language.defaults import AFFORDABLE, text_recipe
 
 NAMES = dict(zip(("kieu", "sh400", "sh", "imdb", "wt2", "ptb"), TEXTS, strict=True))
 MODERN = {"norm": "rmsnorm", "activation": "relu2", "qk_norm": True, "bias": False}
+DROPOUTS = {"kieu": 0.3, "sh400": 0.2, "sh": 0.1, "imdb": 0.1, "wt2": 0.0, "ptb": 0.0}
+"""As the default recipe has it for ten minutes of two cores."""
 KEYS = {"d": "model.dropout", "l": "model.layers", "w": "model.width", "h": "model.heads", "c": "model.context"}
 KEYS |= {"b": "training.batch_size", "v": "tokenizer.size"}
 
@@ -60,7 +62,8 @@ def milliseconds(settings: dict[str, Any]) -> float:
 def settings_of(words: str, file: str) -> tuple[dict[str, Any], float, int]:
     """Keys of the recipe, the share of the steps and the order of the n-gram."""
     table = text_recipe([file], kind="gpt")
-    found = {f"model.{key}": table["model"][key] for key in ("layers", "width", "heads", "context", "dropout")}
+    found = {f"model.{key}": table["model"][key] for key in ("layers", "width", "heads", "context")}
+    found["model.dropout"] = DROPOUTS[Path(file).stem]
     found |= {f"training.{key}": table["training"][key] for key in ("batch_size", "optimizer")}
     found["tokenizer.size"] = table["tokenizer"]["size"]
     found |= {f"model.{key}": value for key, value in AFFORDABLE[0][1].items()}
