@@ -158,7 +158,7 @@ class Product(Mixture):
             return torch.cat([self._of_targets(self(part), part.target) for part in parts]), None
         scored, after = [], state
         size = max(1, POSITIONS // batch.rows)
-        for ids, target in zip(batch.input.split(size, 1), batch.target.split(size, 1), strict=True):
+        for ids, target in zip(torch.split(batch.input, size, 1), torch.split(batch.target, size, 1), strict=True):
             log_probs, after = self.step(ids, after, all_positions=True)
             scored.append(self._of_targets(log_probs, target))
         return torch.cat(scored, 1), after

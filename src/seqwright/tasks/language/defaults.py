@@ -33,7 +33,7 @@ NGRAM: dict[str, Any] = {"kind": COUNTED, "order": 5}
 GPT_SIZES: list[tuple[float, dict[str, Any]]] = [
     (20 * KILO, {"size": 300, "layers": 2, "width": 64, "heads": 2, "context": 32, "rows": 16}),
     (200 * KILO, {"size": 512, "layers": 4, "width": 128, "heads": 4, "context": 128, "rows": 8}),
-    (600 * KILO, {"size": 512, "layers": 4, "width": 128, "heads": 4, "context": 128, "rows": 16}),
+    (400 * KILO, {"size": 512, "layers": 4, "width": 128, "heads": 4, "context": 128, "rows": 16}),
     (2 * MEGA, {"size": 1024, "layers": 4, "width": 128, "heads": 4, "context": 128, "rows": 16}),
     (20 * MEGA, {"size": 2048, "layers": 6, "width": 256, "heads": 8, "context": 256, "rows": 16}),
     (200 * MEGA, {"size": 8192, "layers": 8, "width": 512, "heads": 8, "context": 512, "rows": 32}),
