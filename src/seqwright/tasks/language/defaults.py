@@ -51,10 +51,11 @@ DROPOUT: list[tuple[float, dict[str, float]]] = [
 RECURRENT_RATES = {"lstm": 12e-3, "gru": 6e-3}
 """Measured on 0.1 to 5 MB of text (docs/experiments.md, 2026-11-16)."""
 
-# Up to this many floating-point operations: the largest GPT that a time budget trains well.
+# Up to this many floating-point operations: the largest GPT that a time budget trains well. Recurrent models are twice
+# as wide; beside 4 × 192, as wide as beside 4 × 128, since none of 384 was measured.
 AFFORDABLE: list[tuple[float, dict[str, Any]]] = [
     (3e13, {"layers": 4, "width": 128, "heads": 4, "context": 128}),
-    (2e14, {"layers": 4, "width": 192, "heads": 6, "context": 128}),
+    (2e14, {"layers": 4, "width": 192, "heads": 6, "context": 128, "recurrent": 256}),
     (2e16, {"layers": 6, "width": 256, "heads": 8, "context": 256}),
     (1e18, {"layers": 8, "width": 512, "heads": 8, "context": 512}),
     (INFINITE, {"layers": 12, "width": 768, "heads": 12, "context": 1024}),
@@ -100,7 +101,7 @@ def text_recipe(
             "learning_rate": muon_rate_for(sizes["width"]),
         }
     else:
-        width = 2 * sizes["width"]
+        width = sizes.get("recurrent", 2 * sizes["width"])
         table["model"] |= {"width": width} | (dropout if kind != "neural-bigram" else {})
         table["training"] = trained | {
             "batch_size": 16,
