@@ -50,8 +50,10 @@ def test_a_budget_is_turned_into_steps_once_and_more_minutes_mean_more_steps(wor
 def test_a_budget_trains_what_its_steps_train(workdir: Path, seqwright: Command) -> None:
     seqwright("train", "--text", "text.txt", *MODEL, "--run", "timed", "--minutes", "0.01")
     found = training(workdir / "timed")
-    # A budget is spent in bf16 where the machine multiplies it.
+    # A budget is spent in bf16 where the machine multiplies it, and decides how often the text is read.
+    dropout = tomllib.loads((workdir / "timed" / "recipe.toml").read_text(encoding="utf-8"))["model"]["dropout"]
     same = ("--set", f"training.steps={found['steps']}", "--set", f"training.precision={found['precision']}")
+    same += ("--set", f"model.dropout={dropout}")
     seqwright("train", "--text", "text.txt", *MODEL, "--run", "counted", *same)
     timed, counted = ([r["loss"] for r in records(workdir / run, "train")] for run in ("timed", "counted"))
     assert timed == counted

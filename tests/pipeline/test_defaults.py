@@ -76,3 +76,22 @@ def test_budgets_are_spent_in_bf16_where_the_device_multiplies_it(
             "bf16" if native else None
         )
         assert "precision" not in default_recipe(option, [str(path)])["training"]
+
+
+def test_the_more_often_a_text_is_read_the_more_dropout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "flops", lambda device: 1e11)
+    path = tmp_path / "text.txt"
+    rates = []
+    for size in (2_000_000, 500_000, 100_000):
+        path.write_text("a word or two\n" * (size // 14), encoding="utf-8")
+        for minutes in (0.1, 3, 30):
+            table = default_recipe("text", [str(path)], minutes=minutes)
+            rates.append(table["model"]["dropout"])
+            assert default_recipe("text", [str(path)], kind="lstm", minutes=minutes)["model"]["dropout"] == rates[-1]
+    assert rates[0] == 0
+    assert rates[-1] > 0
+    by_text = [rates[n : n + 3] for n in (0, 3, 6)]
+    assert all(row == sorted(row) for row in [*by_text, *map(list, zip(*by_text, strict=True))])
+    steps = default_recipe("text", [str(path)])["model"]["dropout"]
+    monkeypatch.setattr(machine, "flops", lambda device: 1e14)  # a number of steps gives the same recipe everywhere
+    assert default_recipe("text", [str(path)])["model"]["dropout"] == steps

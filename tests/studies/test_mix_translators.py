@@ -116,5 +116,3 @@ def test_mixing_a_translator_with_another_task_is_refused(trained: Trained, tmp_
         match=r"pairs: turns sources into targets.*text: continues text.*Mix language models of one tokenizer",
     ):
         mix([trained.first, ngram], (), tmp_path / "no")
-    with pytest.raises(UserError, match="--geometric is for translators"):
-        mix([ngram, ngram], (), tmp_path / "no", geometric=True)

@@ -25,12 +25,13 @@ def test_orthogonalize_moves_singular_values_near_1_and_keeps_the_singular_vecto
     assert (rotated - torch.diag_embed(rotated.diagonal(dim1=-2, dim2=-1))).abs().max() < 1e-9
 
 
+@pytest.mark.parametrize("bfloat16", [False, True])
 @pytest.mark.parametrize("shape", [(16, 16), (48, 16), (16, 64)])
-def test_steps_equal_those_of_pytorch_up_to_its_bfloat16(shape: tuple[int, int]) -> None:
+def test_steps_equal_those_of_pytorch_up_to_its_bfloat16(shape: tuple[int, int], bfloat16: bool) -> None:
     start = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
     group: dict[str, Any] = {"params": [ours], "weight_decay": 0.1, "lr_scale": 1.0, "orthogonal": True}
-    muon = Muon([group], lr=0.01, betas=(0.9, 0.99), fused=True, shards=WHOLE)
+    muon = Muon([group], lr=0.01, betas=(0.9, 0.99), fused=True, bfloat16=bfloat16, shards=WHOLE)
     oracle = torch.optim.Muon([theirs], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     for step in range(4):
         gradient = torch.randn(shape, generator=torch.Generator().manual_seed(step))

@@ -17,7 +17,7 @@ from seqwright.commands.common import DEVICE, JSON, MultiValueCommand, echo, on_
     " the validation text for language models and classifiers."
 )
 @click.option("--ngram", is_flag=True, help="Language models: add an n-gram, fitted to the first run's training text.")
-@click.option("--geometric", is_flag=True, help="Translators: log-linear (geometric) mixture, p ∝ Π p_i^weight.")
+@click.option("--geometric", is_flag=True, help="Log-linear (geometric) mixture, p ∝ Π p_i^weight.")
 @click.option("--run", "run", type=click.Path(), required=True, help="Folder of the new run.")
 @DEVICE
 @JSON
@@ -27,9 +27,9 @@ def command(
     """Interpolate several runs, p = Σ weight p_i, with weights that maximize the likelihood of held-out data (EM).
 
     Language models must share a tokenizer (n-grams mix with neural models); translators must share both vocabularies;
-    classifiers must share their classes and may have different tokenizers: they are mixed linearly or log-linearly
-    (p ∝ Π p_i^weight), whichever has the lower held-out NLL. The new run contains all weights: the old ones may be
-    deleted.
+    classifiers must share their classes and may have different tokenizers. Classifiers, and language models with
+    --ngram, are mixed linearly or log-linearly (p ∝ Π p_i^weight), whichever has the lower held-out NLL. The new run
+    contains all weights: the old ones may be deleted.
 
     \b
     seqwright mix runs/notes-gpt --ngram --run runs/notes-mixed

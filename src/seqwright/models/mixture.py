@@ -19,6 +19,9 @@ from seqwright.core.config import UserError
 from seqwright.core.protocols import AttendsSource, Autoregressive, Counted
 from seqwright.core.state import State
 
+POSITIONS = 1024
+"""Positions whose whole distributions a product computes at a time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
@@ -141,19 +144,28 @@ class Product(Mixture):
     """p(w | h) ∝ Π p_i(w | h)^weight_i: the geometric mean, in which every model has a veto (Hinton 2002).
 
     The sum of the weights is an inverse temperature: at 1 it is no sharper than its parts. The normalizer needs the
-    probabilities of all tokens, so `score` steps through the targets.
+    probabilities of all tokens.
     """
 
     rule = "the weights of a product are not all zero"
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
-        after = self.start(batch.source, capacity=batch.input.size(1)) if state is None else state
-        log_p = []
-        for t in range(batch.input.size(1)):
-            log_probs, after = self.step(batch.input[:, t : t + 1], after)
-            log_p.append(log_probs.gather(-1, batch.target[:, t : t + 1].clamp(min=0)))
-        scores = torch.cat(log_p, 1).masked_fill(batch.target == IGNORE, 0)
-        return scores, None if state is None else after
+        """log p(target) (B, T), and the state after where one was passed; whole distributions of few rows, or of few
+        positions of all rows, are in memory at a time."""
+        if state is None:
+            whole = bool(self.source_attention)  # recorded for all rows at once (`decoding/attention_recorder.py`)
+            parts = [batch] if whole else [batch.row(row) for row in range(batch.rows)]
+            return torch.cat([self._of_targets(self(part), part.target) for part in parts]), None
+        scored, after = [], state
+        size = max(1, POSITIONS // batch.rows)
+        for ids, target in zip(torch.split(batch.input, size, 1), torch.split(batch.target, size, 1), strict=True):
+            log_probs, after = self.step(ids, after, all_positions=True)
+            scored.append(self._of_targets(log_probs, target))
+        return torch.cat(scored, 1), after
+
+    def _of_targets(self, log_probs: Tensor, target: Tensor) -> Tensor:
+        of_targets = log_probs.gather(-1, target.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        return of_targets.masked_fill(target == IGNORE, 0)
 
     def _valid(self, weights: Sequence[float]) -> bool:
         return any(weights)

@@ -1,4 +1,7 @@
-"""`mix`: a linear interpolation (mixture) of several runs, with weights tuned on held-out text by EM."""
+"""`mix`: a linear interpolation (mixture) of several runs, with weights tuned on held-out text by EM.
+
+Language models can also be mixed log-linearly, p ∝ Π p_i^weight (`studies/mix_log_linear.py`).
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from seqwright.runs.finding import training_with
 from seqwright.runs.overlap import hold_out_the_same, training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
+from seqwright.studies.mix_log_linear import log_linear
 from seqwright.studies.mix_translators import mix_translators
 from seqwright.studies.mix_weights import idle_parts
 
@@ -40,8 +44,9 @@ def mix(
 ) -> dict[str, Any]:
     """Writes a mixture of runs with the same tokenizer; its summary has the weight of each run and all perplexities.
 
-    `geometric` takes the log-linear mean of translators' probabilities instead of the linear one. `final` makes the run
-    that takes the place of the last one after the weights are tuned.
+    `geometric` takes the log-linear mean instead of the linear one; of classifiers, and with an n-gram (`final`), the
+    mean of lower held-out loss is chosen anyway. `final` makes the run that takes the place of the last one after the
+    weights are tuned.
     """
     if len(runs) < 2:
         raise UserError(
@@ -50,11 +55,9 @@ def mix(
     _check_tasks(runs)
     if "translate" in runs[0].verbs:
         return mix_translators(runs, on, path, geometric=geometric)
-    if geometric:
-        raise UserError(
-            "--geometric is for translators; for classifiers the mean of lower held-out loss is chosen anyway. Omit it."
-        )
     if runs[0].settings.data.kind == "labeled":
+        if geometric:
+            raise UserError("of classifiers the mean of lower held-out loss is chosen anyway: omit --geometric.")
         return mix_classifiers(runs, on or None, path)
     for run in runs:
         _check_compatible(runs[0], run, _ngram_hint(runs))
@@ -62,22 +65,28 @@ def mix(
             _check_held_out(runs[0], run, _ngram_hint(runs))
     first = runs[0]
     stream = first.stream(on or None)
-    log_probs = np.stack([_log_probs(run, stream) for run in runs], 1)  # (T, M)
+    log_probs = np.stack([_log_probs(run, stream, run.model) for run in runs], 1)  # (T, M)
     weights = interpolation_weights(log_probs)
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
+    mean = "arithmetic"
+    if (geometric or final is not None) and (powers := log_linear(runs, stream, log_probs, weights, asked=geometric)):
+        weights, mean = np.array(powers), "geometric"
+    parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
+    table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
+    settings = first.settings.remade(path.name, table)
+    model = build.model(settings.model, first.tokenizer.vocabulary)
+    model.models = [run.model for run in runs]
+    if mean == "geometric":
+        mixed = _log_probs(first, stream, model)
     warnings = [*training_overlap(runs, on)]
     if final is not None:
         runs = [*runs[:-1], final()]
+        model.models[-1] = runs[-1].model
     warnings += idle_parts([run.path for run in runs], weights)
-    parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
-    table = {"kind": "mixture", "weights": weights.tolist(), "parts": parts}
-    settings = first.settings.remade(path.name, table)
     if runs[-1].settings.data.refit:  # no longer held out of the mixture
         settings = replace(settings, data=replace(settings.data, refit=True))
-    notes = [f"{weight:.4f} of {run.path.name}" for weight, run in zip(weights, runs, strict=True)] + warnings
-    model = build.model(settings.model, first.tokenizer.vocabulary)
-    model.models = [run.model for run in runs]
+    notes = [f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)] + warnings
     part_facts = [
         {"run": str(run.path), "weight": float(weight)} | _tuned(of_run, stream)
         for run, weight, of_run in zip(runs, weights, log_probs.T, strict=True)
@@ -89,6 +98,7 @@ def mix(
         model=model,
         notes=notes,
         parts=part_facts,
+        mean=mean,
         warnings=warnings,
         tuned_on=as_list(on),
         tuned=_tuned(mixed, stream),
@@ -161,11 +171,11 @@ def _check_held_out(one: Run, other: Run, hint: str) -> None:
 
 
 @torch.no_grad()
-def _log_probs(run: Run, stream: Stream) -> Floats:
-    """log p of every predicted token, (T,)."""
+def _log_probs(run: Run, stream: Stream, model: Any) -> Floats:
+    """log p of every predicted token under a model with the settings of a run, (T,)."""
     ids = torch.from_numpy(stream.ids.astype(np.int64))
     settings = run.settings
     stride, mask_documents = settings.evaluation.stride, settings.data.mask_documents
-    scored = score_text(run.model, ids, sos=stream.sos, stride=stride, mask_documents=mask_documents, device=run.device)
+    scored = score_text(model, ids, sos=stream.sos, stride=stride, mask_documents=mask_documents, device=run.device)
     log_probs: Floats = scored.log_probs[scored.mask]
     return log_probs

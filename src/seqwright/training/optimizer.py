@@ -43,7 +43,15 @@ def optimizer(
             group["lr"] = torch.tensor(config.learning_rate, device=device)
     capturable = captured and device.type == "cuda"
     if config.optimizer == "muon":
-        return Muon(groups, lr=config.learning_rate, betas=betas, fused=fused, capturable=capturable, shards=shards)
+        return Muon(
+            groups,
+            lr=config.learning_rate,
+            betas=betas,
+            fused=fused,
+            capturable=capturable,
+            bfloat16=config.precision == "bf16",
+            shards=shards,
+        )
     if config.optimizer == "schedule-free":
         return ScheduleFreeAdamW(groups, lr=config.learning_rate, betas=betas)
     if config.optimizer == "sgd":

@@ -1,0 +1,90 @@
+"""Log-linear mixtures of language models: chosen where they are better; scores and steps agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import seqwright as sw
+from seqwright.core.batch import Batch
+from seqwright.core.config import UserError
+from seqwright.models import mixture
+from seqwright.studies.check import check
+
+TEXT = "".join(f"the {a} {b} sees {'a' if n % 3 else 'the'} {c}.\n" for n in range(40) for a, b, c in [
+    ("red", "fox", "dog"), ("old", "cat", "fox"), ("big", "dog", "bird"), ("shy", "bird", "cat")
+][n % 4 : n % 4 + 1])  # fmt: skip
+TINY = ["tokenizer.kind=characters", "model.layers=1", "model.width=16", "model.heads=2", "model.context=32"]
+TINY += ["training.steps=30", "training.batch_size=4", "evaluation.resamples=0", "evaluation.baseline=false"]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("log-linear")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    (folder / "other.txt").write_text(TEXT[700:1100][::-1], encoding="utf-8")
+    return sw.train(text=str(folder / "text.txt"), model="gpt", set=TINY, run=folder / "gpt")
+
+
+def test_with_an_ngram_the_mean_of_lower_loss_is_chosen(network: Any) -> None:
+    folder = network.path.parent
+    mixed = sw.mix([network.path], folder / "both", ngram=True)
+    summary = mixed.directory.summary()
+    alone = [part["perplexity"] for part in summary["parts"]]
+    assert summary["tuned"]["perplexity"] <= min(alone) * (1 + 1e-6)
+    assert mixed.settings.model.config.mean == summary["mean"]
+    assert all(result.holds for result in check(mixed))
+
+
+def test_asked_for_a_geometric_mean_it_is_the_normalized_product(network: Any) -> None:
+    folder = network.path.parent
+    ngram = sw.train(
+        text=str(folder / "text.txt"),
+        model="ngram",
+        set=[f"tokenizer.file={network.path}/tokenizer.json", "data.refit=false"],
+        run=folder / "ngram",
+    )
+    mixed = sw.mix([network.path, ngram.path], folder / "product", geometric=True)
+    weights = [part["weight"] for part in mixed.directory.summary()["parts"]]
+    ids = torch.tensor([network.tokenizer.encode("the old cat")])
+    batch = Batch.of_text(ids[:, :-1], ids[:, 1:])
+    with torch.no_grad():
+        logs = [run.model(batch).log_softmax(-1) for run in (network, ngram)]
+        expected = sum(weight * log for weight, log in zip(weights, logs, strict=True)).log_softmax(-1)
+        assert torch.allclose(mixed.model(batch), expected, atol=1e-5)
+
+
+def test_a_product_scores_alike_in_any_pieces(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are scored one by one, and text with a state some positions at a time."""
+    product = mixture.Product([network.model, network.model], [0.3, 0.5])
+    ids = torch.tensor(network.tokenizer.encode(TEXT[:61]))[:34].view(2, 17)
+    batch = Batch.of_text(ids[:, :-1], ids[:, 1:])
+    with torch.no_grad():
+        whole, none = product.score(batch)
+        monkeypatch.setattr(mixture, "POSITIONS", 6)
+        pieces, after = product.score(batch, product.start(batch.source, capacity=16))
+    assert none is None
+    assert after is not None
+    assert torch.allclose(whole, pieces, atol=1e-5)
+
+
+def test_a_run_that_excludes_held_out_tokens_has_no_geometric_mean(network: Any) -> None:
+    folder = network.path.parent
+    excluding = sw.train(
+        text=str(folder / "text.txt"),
+        model="ngram",
+        set=[
+            f"tokenizer.file={network.path}/tokenizer.json",
+            "model.smoothing=mle",
+            "model.order=2",
+            "data.refit=false",
+        ],
+        run=folder / "mle",
+    )
+    with pytest.raises(UserError, match="omit --geometric"):
+        sw.mix([network.path, excluding.path], folder / "none", on=str(folder / "other.txt"), geometric=True)
+    linear = sw.mix([network.path, excluding.path], folder / "linear", on=str(folder / "other.txt"))
+    assert np.isclose(sum(part["weight"] for part in linear.directory.summary()["parts"]), 1)
