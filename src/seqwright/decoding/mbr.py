@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def minimum_bayes_risk(utilities: NDArray[np.float64], scores: Sequence[float] | None = None) -> tuple[int, float]:
+def minimum_bayes_risk(utilities: NDArray[np.float64], log_probs: Sequence[float] | None = None) -> tuple[int, float]:
     """The index of the best output and its expected utility, from utilities (N, N) of output i against j.
 
     Samples have equal weights: probable outputs are drawn more often. An n-best list is weighted by the softmax of its
-    scores, those by which the search ranks it: log-probabilities alone would favor short outputs (decision 237).
+    log-probabilities.
     """
-    weights = np.zeros(len(utilities)) if scores is None else np.asarray(scores, np.float64)
+    weights = np.zeros(len(utilities)) if log_probs is None else np.asarray(log_probs, np.float64)
     weights = np.exp(weights - weights.max())
     expected = utilities @ (weights / weights.sum())
     best = int(expected.argmax())

@@ -39,7 +39,7 @@ class TranslationOptions(SearchOptions):
     """New tokens allowed for each source token: outputs are cut off at T = length_ratio · |x| + max_tokens."""
     mbr: Literal["none", "chrf", "bleu", "f1"] = "none"
     """Minimum Bayes risk decoding (Kumar & Byrne 2004): of the `n_best` outputs, choose the one with the highest
-    expected utility by this metric. The outputs of a beam search are weighted by the softmax of their scores."""
+    expected utility by this metric."""
     prefix: str = ""
     """Prefix of every output; it is neither scored nor counted in the length."""
     required: tuple[str, ...] = ()
@@ -272,9 +272,9 @@ def _chosen(
     texts = [target.decode([*begun, *hypothesis.ids]) for hypothesis in several]
     best = 0
     if options.mbr != "none":
-        # Samples come as often as they are probable; an n-best list is weighted by its scores.
-        scores = None if options.kind == "sample" else [hypothesis.score for hypothesis in several]
-        best, _ = minimum_bayes_risk(UTILITIES[options.mbr](texts), scores)
+        # Samples come as often as they are probable; an n-best list is weighed by its log-probabilities.
+        weights = None if options.kind == "sample" else [hypothesis.log_prob for hypothesis in several]
+        best, _ = minimum_bayes_risk(UTILITIES[options.mbr](texts), weights)
     text, hypothesis = texts[best], several[best]
     facts: dict[str, Any] = {"log_prob": hypothesis.log_prob, "tokens": len(hypothesis.ids)}
     facts["reason"] = hypothesis.reason
