@@ -69,6 +69,9 @@ INLINE vec erf_of(vec x) { /* Abramowitz & Stegun 7.1.26, within 1.5e-7 */
 #else
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
 #endif
+/* Lanes of two vectors in turns: the first LANES of them, and the last. */
+#define FIRST_IN_TURNS(i, g) ((i) / 2 + ((i) % 2 ? LANES : 0))
+#define LAST_IN_TURNS(i, g) (LANES / 2 + FIRST_IN_TURNS(i, g))
 #define FOLD(a, b, g) (SHUFFLE(a, b, EACH(LOW, g)) + SHUFFLE(a, b, EACH(HIGH, g)))
 
 /* The sum of each of LANES vectors. */
