@@ -84,7 +84,7 @@ INLINE vec activated(vec x, int64_t activation) {
     }
 #define LOAD_FLOAT(p) (*(const vec *)(p))
 #define LOAD_PAIRS(p) (*(const words *)(p))
-#if defined(__AVX512F__) /* which GCC does not make of the conversion below */
+#if defined(__AVX512F__) /* as in vectors.h */
 #define LOAD_INT8(p) (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p))))
 #elif defined(__AVX2__)
 #define LOAD_INT8(p) (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
@@ -105,18 +105,11 @@ MULTIPLY(multiply_float, float, float, vec, LOAD_FLOAT, ADD_PRODUCT)
 MULTIPLY(multiply_int8, float, int8_t, vec, LOAD_INT8, ADD_PRODUCT)
 MULTIPLY(multiply_bfloat16, Pair, uint32_t, words, LOAD_PAIRS, ADD_PAIRS)
 
-/* x in bfloat16: nearest, ties to even; NaN stays one. */
+/* x in bfloat16 */
 static void round_to(uint16_t *out, const float *x, int64_t count) {
     int64_t i = 0;
-#if defined(__AVX512BF16__)
-    for (; i + 16 <= count; i += 16)
-        _mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
-#endif
-    for (; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        out[i] = x[i] != x[i] ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-    }
+    for (; i + LANES <= count; i += LANES) narrow(out + i, *(const vec *)(x + i));
+    for (; i < count; i++) narrow_one(out + i, x[i]);
 }
 
 /* Inputs of bfloat16 weights two by two: x itself, or rounded into memory to be freed. */
@@ -237,22 +230,12 @@ static void softmax(float *scores, int64_t count) {
 /* LANES numbers of a KV cache, float or bfloat16 (`half`). */
 INLINE vec cached(const void *at, int64_t i, const int half) {
     if (!half) return *(const vec *)((const float *)at + i);
-    const uint16_t *from = (const uint16_t *)at + i;
-#if defined(__AVX512F__) /* as with LOAD_INT8 */
-    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from)), 16);
-#elif defined(__AVX2__)
-    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
-#else
-    return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
-#endif
+    return widened((const uint16_t *)at + i);
 }
 
 INLINE float cached_one(const void *at, int64_t i, const int half) {
     if (!half) return ((const float *)at)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-    float number;
-    memcpy(&number, &bits, sizeof number);
-    return number;
+    return widened_one((const uint16_t *)at + i);
 }
 
 /* Products of a query, in `pairs` rounded to bfloat16, with the keys of LANES slots, `stride` bytes apart, of which
