@@ -33,6 +33,7 @@ from peers.peak import cpu_name, cpu_peak
 from seqwright import build
 from seqwright.core.batch import Batch, Source, Vocabularies, Vocabulary
 from seqwright.core.cuda_graph import Captured
+from seqwright.core.huge_pages import huge
 from seqwright.decoding import beam, decoding_step
 from seqwright.decoding.generate import generate
 from seqwright.decoding.options import Hypothesis, SamplingOptions, SearchOptions
@@ -40,7 +41,6 @@ from seqwright.decoding.prefill import prefill as read_prompts
 from seqwright.decoding.search import search
 from seqwright.layers.inference.availability import BEAM_KERNELS
 from seqwright.layers.inference.int8_linear import quantize_weights_
-from seqwright.layers.inference.native_linear import huge
 from seqwright.layers.inference.optimize import optimize_for_inference
 from seqwright.training.machine import DTYPES
 

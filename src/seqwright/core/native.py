@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 FLAGS = ("-O3", "-march=native", "-fPIC")
 OPENMP = ("-fopenmp",)
+INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 SWITCH = "SEQWRIGHT_NATIVE"
 """Environment variable; "off": nothing is compiled, nor are compiled libraries used."""
 
@@ -41,10 +43,11 @@ def library(source: Path) -> ctypes.CDLL | None:
 
 
 def _compiled(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
-    """The shared library of a source and the headers beside it, from the cache where it was compiled before on such a
-    machine."""
-    headers = [header.read_text() for header in sorted(source.parent.glob("*.h"))]
-    parts = [source.read_text(), *headers, compiler, *flags, _processor()]
+    """The shared library of a source and the headers that it includes, from the cache where it was compiled before on
+    such a machine."""
+    text = source.read_text()
+    headers = [(source.parent / name).read_text() for name in INCLUDE.findall(text)]
+    parts = [text, *headers, compiler, *flags, _processor()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = cache_folder() / "native" / f"{source.stem}-{key[:16]}.so"
     if path.exists():

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.core.batch import IGNORE
+from seqwright.layers import softmax_loss
 
 MAX_LOGITS = 1 << 26
 """Maximum elements of a logits tensor (256 MiB in float32); larger ones are computed chunk by chunk."""
@@ -47,8 +48,10 @@ def cross_entropy(
     if hidden.device.type == "cpu" and count < len(real):  # on a GPU the shape would need a synchronization
         hidden, target = hidden[real], target[real]
     if hidden.size(0) * weight.size(0) <= max_logits:
-        logits = upcast(F.linear(hidden, weight, bias))
-        total = F.cross_entropy(logits, target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
+        logits = F.linear(hidden, weight, bias)
+        if softmax_loss.has_kernel(logits):
+            return softmax_loss.SoftmaxLoss.apply(logits, target, smoothing), count  # type: ignore[no-untyped-call]
+        total = F.cross_entropy(upcast(logits), target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
         return total, count
     total = _chunked["call"](hidden, weight, bias, target, smoothing, max_logits)
     return total, count

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqwright.core.huge_pages import zeros
 from seqwright.core.state import shared
 from seqwright.layers.kv_cache import KVCache, attention_mask
 from seqwright.layers.tree_cache import SLOT_ALIGNMENT, TreeCache
@@ -48,7 +49,7 @@ class SlotCache(KVCache):
     def empty(cls, rows: int, layers: int, heads: int, size: int, capacity: int, like: Tensor) -> SlotCache:
         """An empty cache for up to `capacity` tokens in each row; `like` gives device and dtype."""
         slots = min(capacity, FIRST_SLOTS)
-        key, value = (like.new_zeros(rows, layers, slots + 1, heads, size) for _ in range(2))
+        key, value = (zeros(like, rows, layers, slots + 1, heads, size) for _ in range(2))
         length = torch.zeros(rows, dtype=torch.long, device=like.device)
         return cls(length, key, value, torch.tensor(0), torch.tensor(capacity), torch.tensor(0))
 
@@ -72,12 +73,13 @@ class SlotCache(KVCache):
 
     def extended(self, steps: int, count: Tensor | None = None) -> SlotCache:
         before, capacity = int(self.used), int(self.capacity)
-        added = steps if count is None else count
-        cache = replace(self, length=self.length + added)
-        if not int(self.extent):
+        length = self.length + (steps if count is None else count)
+        if int(self.extent):
+            cache = replace(self, length=length)
+        else:
             used = min(before + steps, capacity)
             grown = self if used <= self.size else self._resized(min(2 * used, capacity))
-            cache = replace(grown, length=cache.length, used=torch.tensor(used))
+            cache = replace(grown, length=length, used=torch.tensor(used))
             if before == 0 and steps <= capacity:
                 cache._slots = slice(steps)  # a prefill: padding is overwritten before it can be seen
                 return cache
@@ -122,7 +124,7 @@ class SlotCache(KVCache):
         """As `State.select`; a tree where rows come to share a source."""
         if len(rows) != len(self.length if sources is None else sources):
             return self.tree().select(rows, sources)
-        key, value = (old.new_zeros(len(rows), *old.shape[1:]) for old in (self.key, self.value))
+        key, value = (zeros(old, len(rows), *old.shape[1:]) for old in (self.key, self.value))
         used = int(self.used)
         for buffer, old in ((key, self.key), (value, self.value)):
             buffer[:, :, :used] = old[:, :, :used].index_select(0, rows)

@@ -59,6 +59,10 @@ class Blocks(nn.ModuleList):
         """Whether `steps` new tokens attend to a KV cache without a mask in `bias`, in all blocks."""
         return all(block.masks_cache(kv_cache, steps) for block in self)  # type: ignore[operator]
 
+    def decode(self, x: Tensor, state: KVCache, count: Tensor | None) -> tuple[Tensor, KVCache] | None:
+        """Outputs of the whole stack for embeddings (R, 1, D) and the KV cache after, where one call computes both."""
+        return None
+
     def forward(
         self,
         x: Tensor,
@@ -140,6 +144,10 @@ class Stack(nn.Module):
         mask (B, 1, 1, T) marks real positions in bidirectional stacks, `memory` holds each layer's cross-attention keys
         and values, `documents` (B, T) masks attention to a token's own document.
         """
+        if state is not None and mask is None and memory is None:
+            decoded = self.blocks.decode(x, state, count)
+            if decoded is not None:
+                return decoded
         bias = None
         if state is None:
             positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)  # (1, T)

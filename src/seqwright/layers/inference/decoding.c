@@ -84,7 +84,7 @@ INLINE vec activated(vec x, int64_t activation) {
     }
 #define LOAD_FLOAT(p) (*(const vec *)(p))
 #define LOAD_PAIRS(p) (*(const words *)(p))
-#if defined(__AVX512F__) /* which GCC does not make of the conversion below */
+#if defined(__AVX512F__) /* as in vectors.h */
 #define LOAD_INT8(p) (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p))))
 #elif defined(__AVX2__)
 #define LOAD_INT8(p) (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p))))
@@ -105,23 +105,30 @@ MULTIPLY(multiply_float, float, float, vec, LOAD_FLOAT, ADD_PRODUCT)
 MULTIPLY(multiply_int8, float, int8_t, vec, LOAD_INT8, ADD_PRODUCT)
 MULTIPLY(multiply_bfloat16, Pair, uint32_t, words, LOAD_PAIRS, ADD_PAIRS)
 
-INLINE uint16_t rounded(float x) { /* to bfloat16, nearest, ties to even; NaN stays one */
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return x != x ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+/* x in bfloat16 */
+static void round_to(uint16_t *out, const float *x, int64_t count) {
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) narrow(out + i, *(const vec *)(x + i));
+    for (; i < count; i++) narrow_one(out + i, x[i]);
 }
 
 /* Inputs of bfloat16 weights two by two: x itself, or rounded into memory to be freed. */
 static Pair *pairs_of(const float *x, int64_t count) {
 #if defined(__AVX512BF16__) && LANES == 16
     uint16_t *out = malloc(2 * count);
-    int64_t i = 0;
-    for (; i + 16 <= count; i += 16)
-        _mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
-    for (; i < count; i++) out[i] = rounded(x[i]);
+    round_to(out, x, count);
     return (Pair *)out;
 #else
     return (Pair *)x;
+#endif
+}
+
+/* sums + the products of numbers in bfloat16, two beside each other in a lane */
+INLINE vec add_pairs(vec sums, words x, words y) {
+#if defined(__AVX512BF16__) && LANES == 16
+    return (vec)_mm512_dpbf16_ps((__m512)sums, (__m512bh)x, (__m512bh)y);
+#else
+    return sums + (vec)(x << 16) * (vec)(y << 16) + (vec)(x & 0xFFFF0000u) * (vec)(y & 0xFFFF0000u);
 #endif
 }
 
@@ -161,7 +168,10 @@ void linear(const Linear *layer, const float *x, int64_t rows, int64_t activatio
                     for (int64_t n = 0; n < width; n++) out[n] *= gate[at + n];
                 if (residual)
                     for (int64_t n = 0; n < width; n++) out[n] += residual[at + n];
-                memcpy(y + at, out, width * sizeof(float));
+                if (width == PANEL)
+                    memcpy(y + at, out, sizeof out); /* of known size: no call */
+                else
+                    memcpy(y + at, out, width * sizeof(float));
             }
         }
     }
@@ -220,52 +230,64 @@ static void softmax(float *scores, int64_t count) {
 /* LANES numbers of a KV cache, float or bfloat16 (`half`). */
 INLINE vec cached(const void *at, int64_t i, const int half) {
     if (!half) return *(const vec *)((const float *)at + i);
-    const uint16_t *from = (const uint16_t *)at + i;
-#if defined(__AVX512F__) /* as with LOAD_INT8 */
-    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from)), 16);
-#elif defined(__AVX2__)
-    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
-#else
-    return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
-#endif
+    return widened((const uint16_t *)at + i);
 }
 
 INLINE float cached_one(const void *at, int64_t i, const int half) {
     if (!half) return ((const float *)at)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-    float number;
-    memcpy(&number, &bits, sizeof number);
-    return number;
+    return widened_one((const uint16_t *)at + i);
 }
 
-/* Products of a query with the keys of LANES slots, `stride` bytes apart, of which `count` are there; as many slots
-ahead are fetched meanwhile. */
-INLINE vec scores_of(const float *query, const char *key, int64_t stride, int64_t count, int64_t size, const int half) {
+/* Products of a query, in `pairs` rounded to bfloat16, with the keys of LANES slots, `stride` bytes apart, of which
+`count` are there; LANES slots from `ahead` on are fetched meanwhile. */
+INLINE vec scores_of(const float *query, const words *pairs, const char *key, const char *ahead, int64_t stride,
+                     int64_t count, int64_t size, const int half) {
     vec sums[LANES];
 #pragma GCC unroll 16
     for (int n = 0; n < LANES; n++) {
         int64_t i = 0;
         sums[n] = (vec){0};
+        if (half)
+            for (; i + 2 * LANES <= size; i += 2 * LANES) {
+                __builtin_prefetch(ahead + i * 2, 0, 2);
+                sums[n] = add_pairs(sums[n], pairs[i / (2 * LANES)], *(const words *)(key + i * 2));
+            }
         for (; i + LANES <= size; i += LANES) {
-            __builtin_prefetch(key + LANES * stride + i * (half ? 2 : 4), 0, 2);
+            __builtin_prefetch(ahead + i * (half ? 2 : 4), 0, 2);
             sums[n] += *(vec *)(query + i) * cached(key, i, half);
         }
         for (; i < size; i++) sums[n][0] += query[i] * cached_one(key, i, half);
         key += n + 1 < count ? stride : 0;
+        ahead += stride;
     }
     return sums_of(sums);
 }
 
-/* out += the sum of the values of LANES slots, `stride` bytes apart, by their weights, which are 0 beyond `count` */
-INLINE void accumulate(const float *weights, const char *value, int64_t stride, int64_t count, int64_t size, float *out,
-                       const int half) {
+/* out += the sum of the values of LANES slots, `stride` bytes apart, by their weights, which are 0 beyond `count`;
+LANES slots from `ahead` on are fetched meanwhile. */
+INLINE void accumulate(const float *weights, const char *value, const char *ahead, int64_t stride, int64_t count,
+                       int64_t size, float *out, const int half) {
     int64_t i = 0;
+    if (half)
+        for (; i + 2 * LANES <= size; i += 2 * LANES) {
+            vec even = {0}, odd = {0};
+            const char *at = value + i * 2;
+#pragma GCC unroll 16
+            for (int n = 0; n < LANES; n++) {
+                __builtin_prefetch(ahead + n * stride + i * 2, 0, 2);
+                even += weights[n] * (vec)(*(const words *)at << 16);
+                odd += weights[n] * (vec)(*(const words *)at & 0xFFFF0000u);
+                at += n + 1 < count ? stride : 0;
+            }
+            *(vec *)(out + i) += SHUFFLE(even, odd, EACH(FIRST_IN_TURNS, 2));
+            *(vec *)(out + i + LANES) += SHUFFLE(even, odd, EACH(LAST_IN_TURNS, 2));
+        }
     for (; i + LANES <= size; i += LANES) {
         vec sum = *(vec *)(out + i);
         const char *at = value;
 #pragma GCC unroll 16
         for (int n = 0; n < LANES; n++) {
-            __builtin_prefetch(at + LANES * stride + i * (half ? 2 : 4), 0, 2);
+            __builtin_prefetch(ahead + n * stride + i * (half ? 2 : 4), 0, 2);
             sum += weights[n] * cached(at, i, half);
             at += n + 1 < count ? stride : 0;
         }
@@ -278,7 +300,8 @@ INLINE void accumulate(const float *weights, const char *value, int64_t stride, 
 /* A row's new queries, and where attention to the slots [from, to) of its KV cache goes. */
 typedef struct {
     const float *query;
-    const char *key, *value;
+    const uint16_t *pairs; /* the same in bfloat16, where the cache is */
+    const char *key, *value, *next; /* next: keys that are attended to afterwards */
     int64_t from, to, room;
     float *scores, *out; /* scores (heads, room) is scratch */
 } Row;
@@ -289,20 +312,26 @@ INLINE void attend_to(const Block *block, const Row *row, int64_t first, int64_t
     int64_t group = block->heads / block->kv_heads, begin = first * group, end = last * group; /* query heads */
     int64_t head = size * (half ? 2 : 4), stride = block->kv_heads * head;
     float scale = block->scale;
-    for (int64_t j = row->from; j < row->to; j += LANES)
+    for (int64_t j = row->from; j < row->to; j += LANES) {
+        const char *ahead = j + LANES < row->to ? row->key + (j + LANES) * stride : row->value + row->from * stride;
         for (int64_t h = begin; h < end; h++) {
-            const char *keys = row->key + j * stride + h / group * head;
-            vec scores = scores_of(row->query + h * size, keys, stride, row->to - j, size, half);
+            int64_t at = h / group * head;
+            vec scores = scores_of(row->query + h * size, (const words *)(row->pairs + h * size),
+                                   row->key + j * stride + at, ahead + at, stride, row->to - j, size, half);
             *(vec *)(row->scores + h * row->room + j - row->from) = scores * scale;
         }
+    }
     for (int64_t h = begin; h < end; h++) softmax(row->scores + h * row->room, row->to - row->from);
     memset(row->out + begin * size, 0, (end - begin) * size * sizeof(float));
-    for (int64_t j = row->from; j < row->to; j += LANES)
+    for (int64_t j = row->from; j < row->to; j += LANES) {
+        const char *ahead = j + LANES < row->to ? row->value + (j + LANES) * stride : row->next;
         for (int64_t h = begin; h < end; h++) {
-            const char *values = row->value + j * stride + h / group * head;
+            int64_t at = h / group * head;
             const float *weights = row->scores + h * row->room + j - row->from;
-            accumulate(weights, values, stride, row->to - j, size, row->out + h * size, half);
+            accumulate(weights, row->value + j * stride + at, ahead + at, stride, row->to - j, size,
+                       row->out + h * size, half);
         }
+    }
 }
 
 static void attend(const Block *block, const Row *row, int64_t first, int64_t last, int64_t half) {
@@ -314,12 +343,10 @@ static void attend(const Block *block, const Row *row, int64_t first, int64_t la
 }
 
 static void write_slot(char *cache, int64_t slot, const float *x, int64_t count, int64_t half) {
-    if (!half) {
+    if (half)
+        round_to((uint16_t *)cache + slot * count, x, count);
+    else
         memcpy(cache + slot * count * 4, x, count * 4);
-        return;
-    }
-    uint16_t *out = (uint16_t *)cache + slot * count;
-    for (int64_t i = 0; i < count; i++) out[i] = rounded(x[i]);
 }
 
 /* The KV cache of one layer. Keys and values of a row, (slots + 1, kv_heads, size), begin `row_stride` numbers apart. */
@@ -335,9 +362,10 @@ void attention_sublayer(const Block *block, const float *x, int64_t rows, const 
     int64_t width = block->output.outputs, size = block->size, heads = block->heads, kv_heads = block->kv_heads;
     int64_t projected = block->query_key_value.outputs, stride = kv_heads * size, slots = cache->slots;
     int64_t inner = heads * size, room = slots + 2 * LANES, apart = cache->row_stride * (cache->half ? 2 : 4);
-    float *scratch = malloc(sizeof(float) * rows * (width + projected + inner + heads * room));
+    float *scratch = malloc(sizeof(float) * rows * (width + projected + 2 * inner + heads * room));
     float *normal = scratch, *qkv = normal + rows * width, *attended = qkv + rows * projected;
     float *scores = attended + rows * inner;
+    uint16_t *pairs = (uint16_t *)(scores + rows * heads * room);
     const float *input = block->pre ? normalized(&block->attention_norm, x, rows, width, normal) : x;
     linear(&block->query_key_value, input, rows, NO_ACTIVATION, NULL, NULL, qkv, threads);
     for (int64_t r = 0; r < rows; r++) {
@@ -349,6 +377,7 @@ void attention_sublayer(const Block *block, const float *x, int64_t rows, const 
             if (norm->kind != NO_NORM) normalize(norm, head, size, head);
             if (block->cos) rotate(block, head, position);
         }
+        if (cache->half) round_to(pairs + r * inner, query, inner);
         write_slot(cache->key + r * apart, slot, new_key, stride, cache->half);
         write_slot(cache->value + r * apart, slot, new_value, stride, cache->half);
     }
@@ -358,8 +387,10 @@ void attention_sublayer(const Block *block, const float *x, int64_t rows, const 
         int64_t r = n / parts, part = n % parts, to = length[r] < slots ? length[r] : slots;
         int64_t from = block->window && to > block->window ? to - block->window : 0;
         int64_t first = kv_heads * part / parts, last = kv_heads * (part + 1) / parts;
-        Row row = {qkv + r * projected, cache->key + r * apart,    cache->value + r * apart, from, to,
-                   room,                scores + r * heads * room, attended + r * inner};
+        const char *key = cache->key + r * apart, *value = cache->value + r * apart;
+        const char *next = r + 1 < rows ? key + apart : (const char *)block->output.panels;
+        Row row = {qkv + r * projected, pairs + r * inner,          key,                 value, next, from, to, room,
+                   scores + r * heads * room, attended + r * inner};
         attend(block, &row, first, last, cache->half);
     }
     linear(&block->output, attended, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
@@ -380,17 +411,36 @@ void feed_forward_sublayer(const Block *block, const float *x, int64_t rows, flo
     free(scratch);
 }
 
-/* x (rows, width) through all blocks, in place; the caches of layers begin `layer_stride` numbers apart. */
-void run_blocks(const Block *blocks, int64_t layers, float *x, int64_t rows, const int64_t *positions,
-                const int64_t *length, const Cache *first, int64_t layer_stride, int64_t threads) {
-    int64_t apart = layer_stride * (first->half ? 2 : 4);
-    for (int64_t layer = 0; layer < layers; layer++) {
+typedef struct {
+    const Block *blocks;
+    int64_t layers, width, context;
+    const float *table; /* of positions (context, width), or null */
+    double scale;       /* of embeddings */
+    Norm norm;          /* after the last block */
+} Stack;
+
+/* Embeddings x (rows, width) of one new token of each row through a stack, in place; the caches of layers begin
+`layer_stride` numbers apart. */
+void run_stack(const Stack *stack, float *x, int64_t rows, const int64_t *positions, const int64_t *length,
+               const Cache *first, int64_t layer_stride, int64_t threads) {
+    int64_t width = stack->width, apart = layer_stride * (first->half ? 2 : 4);
+    int64_t *within = malloc(sizeof(int64_t) * rows); /* only rows that nobody reads any more lie beyond the context */
+    for (int64_t r = 0; r < rows; r++) {
+        within[r] = positions[r] < stack->context ? positions[r] : stack->context - 1;
+        float *row = x + r * width;
+        const float *table = stack->table + within[r] * width;
+        if (stack->table)
+            for (int64_t i = 0; i < width; i++) row[i] = row[i] * (float)stack->scale + table[i];
+    }
+    for (int64_t layer = 0; layer < stack->layers; layer++) {
         Cache cache = *first;
         cache.key += layer * apart;
         cache.value += layer * apart;
-        attention_sublayer(blocks + layer, x, rows, positions, length, &cache, x, threads);
-        feed_forward_sublayer(blocks + layer, x, rows, x, threads);
+        attention_sublayer(stack->blocks + layer, x, rows, within, length, &cache, x, threads);
+        feed_forward_sublayer(stack->blocks + layer, x, rows, x, threads);
     }
+    normalized(&stack->norm, x, rows, width, x);
+    free(within);
 }
 
 /* y (rows, outputs) = log-softmax(x (rows, inputs) · weightᵀ + bias) */

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import mmap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core import native
+from seqwright.core.huge_pages import huge
 from seqwright.layers.heads import TokenHead
 from seqwright.layers.inference import packed_linear
 from seqwright.layers.inference.int8_linear import Int8Linear
@@ -56,16 +56,8 @@ def kernels() -> Any:
     functions.log_probs.argtypes = [Pointer, Pointer, Integer, Pointer, Integer]
     functions.attention_sublayer.argtypes = [Pointer, Pointer, Integer, *[Pointer] * 4, Integer]
     functions.feed_forward_sublayer.argtypes = [Pointer, Pointer, Integer, Pointer, Integer]
-    functions.run_blocks.argtypes = [Pointer, Integer, Pointer, Integer, *[Pointer] * 3, Integer, Integer]
+    functions.run_stack.argtypes = [Pointer, Pointer, Integer, *[Pointer] * 3, Integer, Integer]
     return functions
-
-
-def huge(size: int) -> Tensor:
-    """Bytes (size,) in huge pages where the system has them: they are read half as fast again."""
-    pages = mmap.mmap(-1, size)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(pages, dtype=torch.uint8)  # which keeps the pages
 
 
 class PanelMemory:

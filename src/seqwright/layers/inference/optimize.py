@@ -84,7 +84,7 @@ def _compile_blocks(model: nn.Module) -> None:
     for parent, name, part in layers:
         setattr(parent, name, NativeLinear(part, memory, fuse_activation(parent, name, native_linear.ACTIVATIONS)))
     for stack in stacks:
-        stack.blocks = NativeBlocks(stack.blocks)  # type: ignore[arg-type]
+        stack.blocks = NativeBlocks(stack)
     for parent, name, head in _parts(model):
         if type(head) is TokenHead and isinstance(head.readout, NativeLinear):
             setattr(parent, name, NativeTokenHead(head))

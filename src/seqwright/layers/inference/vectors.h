@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -26,6 +27,39 @@ typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2))); /* 
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4)));
 
 INLINE vec choose(ints where, vec yes, vec no) { return (vec)((where & (ints)yes) | (~where & (ints)no)); }
+
+/* bfloat16, the upper half of a float; narrowed to the nearest, ties to even. */
+INLINE vec widened(const uint16_t *from) {
+#if defined(__AVX512F__) /* which GCC does not make of the conversion below */
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from)), 16);
+#elif defined(__AVX2__)
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
+#else
+    return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
+#endif
+}
+
+INLINE float widened_one(const uint16_t *from) {
+    uint32_t bits = (uint32_t)*from << 16;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+INLINE void narrow_one(uint16_t *to, float x) { /* NaN stays one */
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    *to = x != x ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+INLINE void narrow(uint16_t *to, vec x) {
+#if defined(__AVX512BF16__) && LANES == 16
+    _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh((__m512)x));
+#else
+    words bits = (words)choose(x == x, x, (vec){0} + NAN);
+    *(halves *)to = __builtin_convertvector((bits + 0x7FFF + (bits >> 16 & 1)) >> 16, halves);
+#endif
+}
 
 INLINE vec exp_of(vec x) { /* 2ⁿ · eʳ with |r| ≤ ln 2 / 2, Cephes' polynomial: within 2 units in the last place */
     x = choose(x < -87.0f, (vec){0} - 87.0f, x);
@@ -69,6 +103,9 @@ INLINE vec erf_of(vec x) { /* Abramowitz & Stegun 7.1.26, within 1.5e-7 */
 #else
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
 #endif
+/* Lanes of two vectors in turns: the first LANES of them, and the last. */
+#define FIRST_IN_TURNS(i, g) ((i) / 2 + ((i) % 2 ? LANES : 0))
+#define LAST_IN_TURNS(i, g) (LANES / 2 + FIRST_IN_TURNS(i, g))
 #define FOLD(a, b, g) (SHUFFLE(a, b, EACH(LOW, g)) + SHUFFLE(a, b, EACH(HIGH, g)))
 
 /* The sum of each of LANES vectors. */
