@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from seqwright.data.parallel.sides import Sides
 from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.translation import task as translation
 from seqwright.tasks.translation.task import TranslationRun
-from seqwright.tasks.translation.translate import wished
+from seqwright.tasks.translation.translate import TranslationOptions, wished
 from seqwright.text.backend import Kind
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig
@@ -224,6 +225,13 @@ def test_minimum_bayes_risk_needs_several_candidates(run: TranslationRun) -> Non
     assert len(said.others) == 2
     with pytest.raises(UserError, match="raise n_best"):
         run.translate(["the cat sat"], mbr="chrf")
+
+
+def test_signatures_name_the_utility_of_minimum_bayes_risk() -> None:
+    options = TranslationOptions(beam_size=8, n_best=4)
+    assert options.signature == "beam-8-gnmt-0.6"
+    assert replace(options, mbr="chrf").signature == "beam-8-gnmt-0.6-mbr-4-chrf"
+    assert replace(options, kind="sample", mbr="bleu").signature == "sample-mbr-4-bleu"
 
 
 def test_the_log_has_samples_and_quick_scores(run: TranslationRun) -> None:

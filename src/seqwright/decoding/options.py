@@ -158,6 +158,11 @@ class SearchOptions(ProcessorOptions):
         """Finished hypotheses of a group after which it may stop."""
         return self.finished or self.beam_size // self.beam_groups
 
+    @property
+    def signature(self) -> str:
+        """The search as signatures of scores name it: beam-5-gnmt-0.6."""
+        return f"beam-{self.beam_size}-{self.length_penalty}-{self.length_alpha}" if self.kind == "beam" else self.kind
+
 
 def search_options(options: T, changes: Mapping[str, Any]) -> T:
     """Options with changes of a user and what these imply."""

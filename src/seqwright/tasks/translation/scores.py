@@ -165,10 +165,7 @@ def quality_counts(
 
     `lowercased` outputs have signatures that say so, and BLEU and chrF also with lowercased references.
     """
-    search = options.kind
-    if options.kind == "beam":
-        search += f"-{options.beam_size}-{options.length_penalty}-{options.length_alpha}"  # type: ignore[assignment]
-    facts = signature(outputs="lowercased" if lowercased else None, search=search)
+    facts = signature(outputs="lowercased" if lowercased else None, search=options.signature)
     for counts in _quality_counts(outputs, references, config, lowercased=lowercased):
         yield replace(counts, signature=signature(counts.signature, facts))
 

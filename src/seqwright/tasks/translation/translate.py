@@ -54,6 +54,11 @@ class TranslationOptions(SearchOptions):
         if self.mbr != "none" and self.n_best < 2:
             raise UserError("minimum Bayes risk chooses among several outputs; raise n_best.")
 
+    @property
+    def signature(self) -> str:
+        """That of the search, and the utility by which one of its outputs was chosen: beam-8-gnmt-0.6-mbr-8-chrf."""
+        return super().signature + ("" if self.mbr == "none" else f"-mbr-{self.n_best}-{self.mbr}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
