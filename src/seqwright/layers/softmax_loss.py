@@ -24,7 +24,7 @@ def kernels() -> Any:
     functions = native.library(Path(__file__).with_name("softmax_loss.c"))
     if functions is None:
         return None
-    common = [Pointer, Integer, Pointer, Integer, Integer, Real, Integer]
+    common: list[Any] = [Pointer, Integer, Pointer, Integer, Integer, Real, Integer]
     functions.softmax_loss.argtypes = [*common, Pointer, Pointer, Integer]
     functions.softmax_loss.restype = Integer
     functions.softmax_gradient.argtypes = [*common, Pointer, Real, Pointer, Integer]
