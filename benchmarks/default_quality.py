@@ -1,11 +1,14 @@
 """Default quality: what `seqwright train --text FILE` gives in some minutes, beside the default n-gram and both mixed.
 
     SEQWRIGHT_DATA=… python benchmarks/default_quality.py [TEXT ...] [--minutes 10] [--together 1] [--threads N]
-        [--json benchmarks/results/default_quality.json]
+        [--json benchmarks/results/default_quality.json] [--folder DIR [--decide]]
 
 The last tenth of each text chooses nothing: models are trained on the rest, of which 5 % are held out for validation.
 Prints bits per byte on that last tenth as a table in Markdown, one row for each text as it is done. Several texts are
 trained at a time where --together says so, each on its own --threads; `--table FILE` only prints the table of a file.
+
+What a budget buys depends on how busy the machine is. `--folder DIR --decide` needs a quiet minute: every training is
+stopped once its budget is turned into steps. The same command without `--decide` takes these steps, however long.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import json
 import lzma
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -58,14 +63,34 @@ HEADER = """| text | MB | network | minutes | n-gram | network | mixture | bette
 |---|---:|---|---:|---:|---:|---:|---:|"""
 
 
-def measured(name: str, kind: str, minutes: float, folder: Path) -> dict[str, Any]:
-    """Bits per byte of a text's last tenth, and the length of the training."""
-    text = TEXTS[name]()
+def split(text: str, folder: Path) -> tuple[Path, Path]:
+    """Files of a text to train on, and of its last tenth."""
     cut = text.index("\n", len(text) * 9 // 10) + 1
     train, test = folder / "train.txt", folder / "test.txt"
     train.write_text(text[:cut], encoding="utf-8")
     test.write_text(text[cut:], encoding="utf-8")
-    network = sw.train(text=str(train), model=kind, minutes=minutes, run=folder / kind)
+    return train, test
+
+
+def decided(name: str, kind: str, minutes: float, folder: Path) -> dict[str, Any]:
+    """The steps that a budget is turned into; the training is stopped there."""
+    train, _ = split(TEXTS[name](), folder)
+    run, recipe = folder / kind, folder / kind / "recipe.toml"
+    words = ["train", "--text", str(train), "--model", kind, "--minutes", str(minutes), "--run", str(run)]
+    with subprocess.Popen([sys.executable, "-m", "seqwright", *words], stdout=sys.stderr) as training:
+        while training.poll() is None and not (recipe.exists() and "\nsteps = " in recipe.read_text()):
+            time.sleep(0.2)
+        time.sleep(3)  # a training that has no checkpoint yet leaves nothing
+        training.send_signal(signal.SIGINT)
+    steps = tomllib.loads(recipe.read_text())["training"]["steps"]
+    return {"text": name, "kind": kind, "steps": steps}
+
+
+def measured(name: str, kind: str, minutes: float, folder: Path) -> dict[str, Any]:
+    """Bits per byte of a text's last tenth, and the length of the training."""
+    text = TEXTS[name]()
+    train, test = split(text, folder)
+    network = sw.train(text=str(train), model=kind, minutes=minutes, run=folder / kind)  # or goes on as decided
     ngram = sw.train(text=str(train), model="ngram", run=folder / "ngram")
     mixed = sw.mix([folder / kind], folder / "mixed", ngram=True)
     runs = {"ngram": ngram, "network": network, "mixture": mixed}
@@ -73,7 +98,8 @@ def measured(name: str, kind: str, minutes: float, folder: Path) -> dict[str, An
     summary, settings = network.directory.summary(), network.settings
     facts = {"steps": summary["steps"], "epochs": round(summary["steps"] / summary["steps_per_epoch"], 1)}
     facts |= {"dropout": settings.model.to_table()["dropout"], "parameters": summary["parameters"]}
-    about = {"text": name, "bytes": len(text.encode()), "kind": kind, "minutes": round(summary["seconds"] / 60, 2)}
+    about = {"text": name, "bytes": len(text.encode()), "kind": kind, "minutes": minutes}
+    about["training_minutes"] = round(summary["seconds"] / 60, 2)
     return about | bits | facts
 
 
@@ -81,19 +107,32 @@ def apart(name: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
     """The same in a process of its own, with its own threads, on the CPU."""
     environment = os.environ | {"OMP_NUM_THREADS": str(options.threads), "CUDA_VISIBLE_DEVICES": ""}
     words = [sys.executable, __file__, name, "--kind", kind, "--minutes", str(options.minutes)]
+    if options.folder:
+        words += ["--folder", str(options.folder)] + ["--decide"] * options.decide
     done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         return {"text": name, "kind": kind, "failed": done.returncode}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def one(options: argparse.Namespace, temporary: Path) -> dict[str, Any]:
+    """The result of one text in this process."""
+    name, folder = options.texts[0], temporary
+    if options.folder:
+        folder = options.folder / f"{name.replace(' ', '-')}-{options.kind}-{options.minutes:g}"
+        folder.mkdir(parents=True, exist_ok=True)
+    return (decided if options.decide else measured)(name, options.kind, options.minutes, folder)
+
+
 def row(result: dict[str, Any]) -> str:
     """A row of the table."""
     if "failed" in result:
         return f"| {result['text']} | | {result['kind']} | failed | | | | |"
+    if "mixture" not in result:
+        return f"| {result['text']} | {result['kind']} | {result['steps']:,} |"
     better = 1 - result["mixture"] / min(result["ngram"], result["network"])
     return (
-        f"| {result['text']} | {result['bytes'] / MEGA:.2f} | {result['kind']} | {result['minutes']:.1f} |"
+        f"| {result['text']} | {result['bytes'] / MEGA:.2f} | {result['kind']} | {result['minutes']:g} |"
         f" {result['ngram']:.3f} | {result['network']:.3f} | {result['mixture']:.3f} | {better:.1%} |"
     )
 
@@ -108,12 +147,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--kind", help="measure one text in this process, and print JSON")
     parser.add_argument("--table", type=Path, help="print the table of a JSON file")
+    parser.add_argument("--folder", type=Path, help="keep the runs there, and go on with them")
+    parser.add_argument("--decide", action="store_true", help="only turn budgets into steps")
     options = parser.parse_args()
+    if options.decide and not options.folder:
+        parser.error("--decide needs --folder, where the trainings are begun.")
     if options.kind:
-        with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(measured(options.texts[0], options.kind, options.minutes, Path(folder))))
+        with tempfile.TemporaryDirectory() as temporary:
+            print(json.dumps(one(options, Path(temporary))))
         return
-    print(HEADER, flush=True)
+    print(HEADER if not options.decide else "| text | network | steps |\n|---|---|---:|", flush=True)
     if options.table:
         print("\n".join(row(result) for result in json.loads(options.table.read_text())["results"]))
         return
@@ -127,7 +170,7 @@ def main() -> None:
         for done in as_completed([pool.submit(apart, name, kind, options) for name, kind in wanted]):
             results.append(done.result())
             print(row(results[-1]), flush=True)
-            if options.json:
+            if options.json and not options.decide:
                 results.sort(key=lambda result: (list(TEXTS).index(result["text"]), result["kind"]))
                 options.json.write_text(json.dumps(about | {"results": results}, indent=1, ensure_ascii=False) + "\n")
 

@@ -14,8 +14,9 @@ from seqwright.training import machine
 KILO, MEGA = 1_000, 1_000_000
 PATIENCE = 4
 """Of ten evaluations: a small text is overfitted before the time is over."""
-UTILIZATION = 0.4
-"""Share of the speed of matrix products that training reaches: the rest is memory traffic and small operations."""
+UTILIZATION = {"bf16": 0.4, "fp32": 0.16}
+"""Floating-point operations of a small model's training over those of float32 matrix products in the same time, by
+the precision in which the machine spends a budget (decision 261)."""
 
 
 def run_name(files: Sequence[str], kind: str) -> str:
@@ -39,8 +40,7 @@ def length_of_training(minutes: float | None, steps: int) -> dict[str, Any]:
     """
     if minutes is None:
         return {"steps": steps}
-    precision = {"precision": "bf16"} if machine.multiplies_bfloat16(machine.device("auto")) else {}
-    return {"minutes": minutes, "patience": PATIENCE} | precision
+    return {"minutes": minutes, "patience": PATIENCE} | ({"precision": "bf16"} if _precision() == "bf16" else {})
 
 
 def epochs_within(minutes: float | None, epochs: float) -> dict[str, Any]:
@@ -52,7 +52,12 @@ def affordable(minutes: float | None) -> float:
     """Floating-point operations of a training of so many minutes on this machine; unlimited without a budget."""
     if minutes is None:
         return float("inf")
-    return UTILIZATION * machine.flops(machine.device("auto")) * 60 * minutes
+    return UTILIZATION[_precision()] * machine.flops(machine.device("auto")) * 60 * minutes
+
+
+def _precision() -> str:
+    """The precision in which a time budget is spent on this machine."""
+    return "bf16" if machine.multiplies_bfloat16(machine.device("auto")) else "fp32"
 
 
 def fitting(table: Sequence[tuple[float, dict[str, Any]]], number: float) -> dict[str, Any]:
