@@ -43,6 +43,21 @@ def test_columnar_files_have_the_texts_of_their_column(size: int, table: Any, tm
         list(Blocks([tmp_path / "a.parquet"], "line", ["bodie"]))
 
 
+def test_views_of_strings_and_categories_are_strings(table: Any, tmp_path: Path) -> None:
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    body = table["body"]
+    kinds = {"views": body.cast("string_view"), "categories": body.dictionary_encode()}
+    for name, column in kinds.items():
+        made = table.set_column(1, "body", column)
+        pyarrow.parquet.write_table(made, tmp_path / f"{name}.parquet")
+        with pyarrow.ipc.new_file(tmp_path / f"{name}.arrow", made.schema) as writer:
+            writer.write_table(made)
+        for suffix in ("parquet", "arrow"):
+            assert list(Blocks([tmp_path / f"{name}.{suffix}"], "line", ["body"])) == BODIES
+
+
 def test_a_damaged_file_is_named_and_left_out_on_request(table: Any, tmp_path: Path) -> None:
     import pyarrow.parquet
 

@@ -79,8 +79,15 @@ def _ipc_batches(file: IO[bytes]) -> Iterator[Any]:
 
 
 def _string_columns(schema: Any, arrow: Any, path: Path) -> list[str]:
-    strings = (arrow.types.is_string, arrow.types.is_large_string)
-    names = [field.name for field in schema if any(is_string(field.type) for is_string in strings)]
+    names = [field.name for field in schema if _is_string(field.type, arrow.types)]
     if not names:
         raise UserError(f"{path} has no column of strings; its columns are {', '.join(schema.names) or 'none'}.")
     return names
+
+
+def _is_string(column: Any, types: Any) -> bool:
+    """Whether values are strings: also views of them, which polars writes, and pandas' categories."""
+    if types.is_dictionary(column):
+        column = column.value_type
+    kinds = ("is_string", "is_large_string", "is_string_view")
+    return any(getattr(types, kind)(column) for kind in kinds if hasattr(types, kind))  # views since pyarrow 16
