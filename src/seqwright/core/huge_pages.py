@@ -3,6 +3,7 @@ five-hundredth of the page faults."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 
@@ -14,12 +15,17 @@ HUGE_PAGE = 1 << 21
 
 
 def huge(size: int) -> Tensor:
-    """Zero bytes (size,) in huge pages where the system has them."""
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has small pages
-        pages.madvise(mmap.MADV_HUGEPAGE)
-    else:
-        pages = mmap.mmap(-1, size)
+    """Zero bytes (size,) in huge pages where the system has them. RuntimeError, as PyTorch's, where there is no memory
+    for them."""
+    try:
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has small pages
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                pages.madvise(mmap.MADV_HUGEPAGE)
+        else:
+            pages = mmap.mmap(-1, size)
+    except (OSError, OverflowError, ValueError):  # ValueError: no bytes
+        return torch.zeros(size, dtype=torch.uint8)
     return torch.frombuffer(pages, dtype=torch.uint8)  # which keeps the pages
 
 

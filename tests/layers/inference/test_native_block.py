@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from seqwright.decoding.generate import generate
 from seqwright.decoding.options import SamplingOptions
 from seqwright.layers.inference import native_linear, packed_linear
 from seqwright.layers.inference.int8_linear import Int8Linear, quantize_weights_
-from seqwright.layers.inference.native_block import NativeBlock
+from seqwright.layers.inference.native_block import CacheFields, NativeBlock
 from seqwright.layers.inference.native_linear import NativeLinear, NativeTokenHead, PanelMemory
 from seqwright.layers.inference.optimize import optimize_for_inference
 
@@ -183,3 +184,20 @@ def test_int8_weights_are_read_by_compiled_blocks() -> None:
     ids = torch.randint(4, 70, (12, 16))  # more rows than PyTorch's own int8 kernel takes: plain products
     assert_close(steps(fast, ids), steps(model, ids), rtol=0, atol=2e-5)
     assert torch.equal(steps(fast, ids[:1]), steps(fast, ids)[:, :1])
+
+
+@torch.inference_mode()
+def test_no_memory_for_a_step_is_an_error() -> None:
+    """Scratch memory of a step that no machine has: C returns, and writes nothing."""
+    fast: Any = optimize_for_inference(gpt())
+    block, stack = fast.encoder.blocks[0], fast.encoder.blocks
+    x, long = torch.zeros(1, 40), torch.zeros(1, dtype=torch.long)
+    cache = CacheFields(row_stride=0, slots=1 << 50, half=0)
+    pointers = x.data_ptr(), 1, long.data_ptr(), long.data_ptr(), ctypes.byref(cache)
+    functions = native_linear.kernels()
+    with pytest.raises(MemoryError, match="fewer rows"):
+        functions.attention_sublayer(ctypes.addressof(block.fields), *pointers, x.data_ptr(), 1)
+    with pytest.raises(MemoryError):
+        functions.run_stack(ctypes.addressof(stack.fields), *pointers, 0, 1)
+    with pytest.raises(MemoryError):
+        functions.feed_forward_sublayer(ctypes.addressof(block.fields), x.data_ptr(), 1 << 50, x.data_ptr(), 1)

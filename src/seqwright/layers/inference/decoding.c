@@ -3,7 +3,8 @@
 A step of few rows is bound by reading the weights. They lie in panels, PANEL outputs beside each other for every
 input, so that they are read once, from beginning to end, whatever the number of rows (decision 192). Every output is
 one sum over the inputs in their order: a row has the same bits alone and beside others. Weights and KV cache may be
-bfloat16; sums, normalizations and what lies between layers are float (decision 213). */
+bfloat16; sums, normalizations and what lies between layers are float (decision 213). Functions that need memory return
+0, or OUT_OF_MEMORY. */
 
 #include <math.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@ bfloat16; sums, normalizations and what lies between layers are float (decision 
 
 #define TILE 6 /* rows at a time: TILE × WIDE sums stay in registers */
 #define PANEL (LANES * WIDE)
+#define OUT_OF_MEMORY 1
 #define PARALLEL (1 << 20) /* multiplications that are worth waking other threads for */
 enum norms { NO_NORM, LAYER_NORM, RMS_NORM };
 enum activations { NO_ACTIVATION, RELU, RELU2, GELU, GELU_TANH, SILU };
@@ -115,8 +117,8 @@ static void round_to(uint16_t *out, const float *x, int64_t count) {
 /* Inputs of bfloat16 weights two by two: x itself, or rounded into memory to be freed. */
 static Pair *pairs_of(const float *x, int64_t count) {
 #if defined(__AVX512BF16__) && LANES == 16
-    uint16_t *out = malloc(2 * count);
-    round_to(out, x, count);
+    uint16_t *out = malloc(2 * count + 1); /* a null pointer for no bytes would not be an error */
+    if (out) round_to(out, x, count);
     return (Pair *)out;
 #else
     return (Pair *)x;
@@ -133,12 +135,13 @@ INLINE vec add_pairs(vec sums, words x, words y) {
 }
 
 /* y (rows, outputs) = activation(x (rows, inputs) · weightᵀ + bias), times `gate` or plus `residual` where given. */
-void linear(const Linear *layer, const float *x, int64_t rows, int64_t activation, const float *gate,
-            const float *residual, float *y, int64_t threads) {
+int64_t linear(const Linear *layer, const float *x, int64_t rows, int64_t activation, const float *gate,
+               const float *residual, float *y, int64_t threads) {
     int64_t inputs = layer->inputs, outputs = layer->outputs, panels = (outputs + PANEL - 1) / PANEL;
     int64_t tiles = (rows + TILE - 1) / TILE, steps = layer->type == BFLOAT16 ? inputs / 2 : inputs;
     int64_t weight = layer->type == INT8 ? 1 : layer->type == FLOAT ? 4 : 2; /* bytes */
     Pair *pairs = layer->type == BFLOAT16 ? pairs_of(x, rows * inputs) : NULL;
+    if (layer->type == BFLOAT16 && !pairs) return OUT_OF_MEMORY;
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows * inputs * outputs > PARALLEL)
     for (int64_t panel = 0; panel < panels; panel++) {
         int64_t first = panel * PANEL, width = outputs - first < PANEL ? outputs - first : PANEL;
@@ -176,6 +179,7 @@ void linear(const Linear *layer, const float *x, int64_t rows, int64_t activatio
         }
     }
     if ((void *)pairs != (void *)x) free(pairs);
+    return 0;
 }
 
 static void normalize(const Norm *norm, const float *x, int64_t width, float *y) {
@@ -357,17 +361,19 @@ typedef struct {
 
 /* The self-attention sublayer of one new token of each row: x (rows, width) to y, which may be x. `length` (rows,)
 counts the tokens of a row. A new token that is not counted, or finds no slot, goes to the last, which is never read. */
-void attention_sublayer(const Block *block, const float *x, int64_t rows, const int64_t *positions,
-                        const int64_t *length, const Cache *cache, float *y, int64_t threads) {
+int64_t attention_sublayer(const Block *block, const float *x, int64_t rows, const int64_t *positions,
+                           const int64_t *length, const Cache *cache, float *y, int64_t threads) {
     int64_t width = block->output.outputs, size = block->size, heads = block->heads, kv_heads = block->kv_heads;
     int64_t projected = block->query_key_value.outputs, stride = kv_heads * size, slots = cache->slots;
     int64_t inner = heads * size, room = slots + 2 * LANES, apart = cache->row_stride * (cache->half ? 2 : 4);
     float *scratch = malloc(sizeof(float) * rows * (width + projected + 2 * inner + heads * room));
+    if (!scratch) return OUT_OF_MEMORY;
     float *normal = scratch, *qkv = normal + rows * width, *attended = qkv + rows * projected;
     float *scores = attended + rows * inner;
     uint16_t *pairs = (uint16_t *)(scores + rows * heads * room);
     const float *input = block->pre ? normalized(&block->attention_norm, x, rows, width, normal) : x;
-    linear(&block->query_key_value, input, rows, NO_ACTIVATION, NULL, NULL, qkv, threads);
+    int64_t failed = linear(&block->query_key_value, input, rows, NO_ACTIVATION, NULL, NULL, qkv, threads);
+    if (failed) rows = 0; /* nothing is written */
     for (int64_t r = 0; r < rows; r++) {
         float *query = qkv + r * projected, *new_key = query + inner, *new_value = new_key + stride;
         int64_t position = positions[r], slot = position < slots && position < length[r] ? position : slots;
@@ -393,22 +399,26 @@ void attention_sublayer(const Block *block, const float *x, int64_t rows, const 
                    scores + r * heads * room, attended + r * inner};
         attend(block, &row, first, last, cache->half);
     }
-    linear(&block->output, attended, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
+    failed |= linear(&block->output, attended, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
     if (!block->pre) normalized(&block->attention_norm, y, rows, width, y);
     free(scratch);
+    return failed;
 }
 
 /* The feed-forward sublayer: x (rows, width) to y, which may be x. */
-void feed_forward_sublayer(const Block *block, const float *x, int64_t rows, float *y, int64_t threads) {
+int64_t feed_forward_sublayer(const Block *block, const float *x, int64_t rows, float *y, int64_t threads) {
     int64_t width = block->down.outputs, inner = block->up.outputs;
     float *scratch = malloc(sizeof(float) * rows * (width + 2 * inner));
+    if (!scratch) return OUT_OF_MEMORY;
     float *hidden = scratch + rows * width, *gate = hidden + rows * inner;
     const float *input = block->pre ? normalized(&block->feed_forward_norm, x, rows, width, scratch) : x;
-    if (block->gate.panels) linear(&block->gate, input, rows, SILU, NULL, NULL, gate, threads);
-    linear(&block->up, input, rows, block->activation, block->gate.panels ? gate : NULL, NULL, hidden, threads);
-    linear(&block->down, hidden, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
+    int64_t failed = 0, gated = block->gate.panels != NULL;
+    if (gated) failed = linear(&block->gate, input, rows, SILU, NULL, NULL, gate, threads);
+    failed |= linear(&block->up, input, rows, block->activation, gated ? gate : NULL, NULL, hidden, threads);
+    failed |= linear(&block->down, hidden, rows, NO_ACTIVATION, NULL, block->residual ? x : NULL, y, threads);
     if (!block->pre) normalized(&block->feed_forward_norm, y, rows, width, y);
     free(scratch);
+    return failed;
 }
 
 typedef struct {
@@ -421,10 +431,12 @@ typedef struct {
 
 /* Embeddings x (rows, width) of one new token of each row through a stack, in place; the caches of layers begin
 `layer_stride` numbers apart. */
-void run_stack(const Stack *stack, float *x, int64_t rows, const int64_t *positions, const int64_t *length,
-               const Cache *first, int64_t layer_stride, int64_t threads) {
+int64_t run_stack(const Stack *stack, float *x, int64_t rows, const int64_t *positions, const int64_t *length,
+                  const Cache *first, int64_t layer_stride, int64_t threads) {
     int64_t width = stack->width, apart = layer_stride * (first->half ? 2 : 4);
     int64_t *within = malloc(sizeof(int64_t) * rows); /* only rows that nobody reads any more lie beyond the context */
+    if (!within) return OUT_OF_MEMORY;
+    int64_t failed = 0;
     for (int64_t r = 0; r < rows; r++) {
         within[r] = positions[r] < stack->context ? positions[r] : stack->context - 1;
         float *row = x + r * width;
@@ -432,21 +444,22 @@ void run_stack(const Stack *stack, float *x, int64_t rows, const int64_t *positi
         if (stack->table)
             for (int64_t i = 0; i < width; i++) row[i] = row[i] * (float)stack->scale + table[i];
     }
-    for (int64_t layer = 0; layer < stack->layers; layer++) {
+    for (int64_t layer = 0; layer < stack->layers && !failed; layer++) {
         Cache cache = *first;
         cache.key += layer * apart;
         cache.value += layer * apart;
-        attention_sublayer(stack->blocks + layer, x, rows, within, length, &cache, x, threads);
-        feed_forward_sublayer(stack->blocks + layer, x, rows, x, threads);
+        failed = attention_sublayer(stack->blocks + layer, x, rows, within, length, &cache, x, threads);
+        failed |= feed_forward_sublayer(stack->blocks + layer, x, rows, x, threads);
     }
     normalized(&stack->norm, x, rows, width, x);
     free(within);
+    return failed;
 }
 
 /* y (rows, outputs) = log-softmax(x (rows, inputs) · weightᵀ + bias) */
-void log_probs(const Linear *layer, const float *x, int64_t rows, float *y, int64_t threads) {
+int64_t log_probs(const Linear *layer, const float *x, int64_t rows, float *y, int64_t threads) {
     int64_t outputs = layer->outputs, whole = outputs - outputs % LANES;
-    linear(layer, x, rows, NO_ACTIVATION, NULL, NULL, y, threads);
+    if (linear(layer, x, rows, NO_ACTIVATION, NULL, NULL, y, threads)) return OUT_OF_MEMORY;
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows * outputs > PARALLEL)
     for (int64_t r = 0; r < rows; r++) {
         float *row = y + r * outputs, greatest = greatest_of(row, outputs), sum = 0;
@@ -456,4 +469,5 @@ void log_probs(const Linear *layer, const float *x, int64_t rows, float *y, int6
         float normalizer = greatest + logf(sum + sum_of(sums));
         for (int64_t i = 0; i < outputs; i++) row[i] -= normalizer;
     }
+    return 0;
 }

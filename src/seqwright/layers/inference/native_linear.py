@@ -57,7 +57,16 @@ def kernels() -> Any:
     functions.attention_sublayer.argtypes = [Pointer, Pointer, Integer, *[Pointer] * 4, Integer]
     functions.feed_forward_sublayer.argtypes = [Pointer, Pointer, Integer, Pointer, Integer]
     functions.run_stack.argtypes = [Pointer, Pointer, Integer, *[Pointer] * 3, Integer, Integer]
+    for name in ("linear", "log_probs", "attention_sublayer", "feed_forward_sublayer", "run_stack"):
+        function = getattr(functions, name)
+        function.restype, function.errcheck = Integer, _check_memory
     return functions
+
+
+def _check_memory(failed: int, function: Any, arguments: Any) -> None:
+    """What ctypes calls after those functions of decoding.c that need memory."""
+    if failed:
+        raise MemoryError(f"no memory for what {function.__name__} computes; decode fewer rows, or shorter ones")
 
 
 class PanelMemory:
