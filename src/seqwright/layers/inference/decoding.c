@@ -148,9 +148,11 @@ int64_t linear(const Linear *layer, const float *x, int64_t rows, int64_t activa
         for (int64_t tile = 0; tile < tiles; tile++) {
             int64_t from = rows * tile / tiles, count = rows * (tile + 1) / tiles - from; /* of about equal size */
             vec sums[TILE][WIDE];
-            /* Each tile fetches a part of the next panel into the cache while it computes. */
+            /* The first tiles fetch the next panel into the cache while they compute. What lies behind it would drive out
+            this one and the inputs before it is read: the others find what they fetch in the cache. */
+            int64_t fetched = tile * steps * 128, size = PANEL * inputs * weight;
             const char *here = (const char *)layer->panels + first * inputs * weight;
-            const char *ahead = here + PANEL * inputs * weight + tile * steps * 128;
+            const char *ahead = fetched < size ? here + size + fetched : here;
             if (layer->type == INT8)
                 multiply_int8(count, x + from * inputs, steps, (const int8_t *)here, ahead, sums);
             else if (layer->type == BFLOAT16)
