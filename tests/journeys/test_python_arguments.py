@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -88,6 +89,32 @@ def test_values_of_numpy_and_columns_are_read_and_tables_are_not(folder: Path) -
     with pytest.raises(sw.UserError, match=r"a table \(Frame\) is no list of texts; give a column: classify\(table\["):
         bag.classify(Frame())
     assert bag.evaluate(folder / "rows.tsv", progress=None)["accuracy"] == 100
+
+
+class Row(NamedTuple):
+    """As `pandas.DataFrame.itertuples` yields them."""
+
+    text: str
+
+
+def test_rows_with_named_columns_are_texts(folder: Path) -> None:
+    bag, lm = sw.open(folder / "bag"), sw.open(folder / "ngram")
+    rows = [Row("a fine film"), Row("a dull film")]
+    assert bag.classify(rows) == bag.classify([row.text for row in rows])
+    assert lm.score(Row("the cat"))[0].log_prob == lm.score("the cat").log_prob
+
+
+def test_signatures_are_inspected_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = sw.open(folder / "bag")
+    bag.classify("fine", explain=True)
+    sw.load("shakespeare-cpu")
+
+    def inspected(*inputs: Any, **options: Any) -> Any:
+        raise AssertionError("inspected once more")
+
+    monkeypatch.setattr(inspect, "signature", inspected)
+    bag.classify("fine", explain=True)
+    sw.load("shakespeare-cpu")
 
 
 def test_ladder_says_how_its_files_are_named(folder: Path, seqwright: Command) -> None:

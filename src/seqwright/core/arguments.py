@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import numbers
 import os
@@ -34,10 +35,16 @@ class WrongTypeError(UserError, TypeError):
     """An argument of a wrong kind."""
 
 
+@functools.cache
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Parameters of a function by name, inspected once: that takes longer than many a call."""
+    return inspect.signature(function).parameters
+
+
 def refuse_wrong_types(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Raises for an argument that its annotation excludes; those with other annotations are checked where they are
     read."""
-    parameters = inspect.signature(function).parameters
+    parameters = parameters_of(function)
     for name, value in arguments.items():
         parts = str(parameters[name].annotation).split(" | ") if name in parameters else [""]
         if not all(part in KINDS or part in NAMED for part in parts) or any(_is(value, part) for part in parts):

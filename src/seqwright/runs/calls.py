@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from seqwright.core.arguments import WrongTypeError, refuse_wrong_types, shown
+from seqwright.core.arguments import WrongTypeError, parameters_of, refuse_wrong_types, shown
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.progress import SILENT
 
@@ -26,7 +26,7 @@ class UnknownOptionError(UserError, TypeError):
 
 def checked_options(verb: Callable[..., Any], inputs: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a call of a verb; UserError for wrong ones, wrong kinds of arguments, and too many of them."""
-    parameters, name = inspect.signature(verb).parameters, verb.__name__
+    parameters, name = parameters_of(verb), verb.__name__
     places = [p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][1:]
     if len(inputs) > len(places):
         raise WrongTypeError(

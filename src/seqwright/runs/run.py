@@ -207,7 +207,8 @@ class Run:
         """The same texts, or tuples of them; the first that is misread for its Unicode form has a SeqwrightWarning."""
         for text in texts:
             check_text(text)
-            text = str(text) if isinstance(text, str) else type(text)(map(str, text))  # NumPy has strings of its own
+            # NumPy has strings of its own; the classes of a named tuple or a row take no iterable.
+            text = str(text) if isinstance(text, str) else (tuple if isinstance(text, tuple) else list)(map(str, text))
             parts = [text] if isinstance(text, str) else text
             if not self._warned_of_form and any(is_misread(part, self.directory.source_tokenizer) for part in parts):
                 self._warned_of_form = True
