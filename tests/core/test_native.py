@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,33 @@ def test_a_library_is_compiled_once(source: Path) -> None:
 def test_no_library_without_a_compiler(source: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str) -> None:
     monkeypatch.setenv(key, value)
     assert native.library(source) is None
+
+
+@compiler
+def test_no_library_where_it_cannot_be_kept(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a user without a home folder, as in containers, or where the folder cannot be written."""
+
+    def homeless(path: str) -> str:
+        return path
+
+    with monkeypatch.context() as changed:
+        changed.delenv("XDG_CACHE_HOME")
+        changed.setattr("os.path.expanduser", homeless)
+        assert native.library(source) is None
+    native.library.cache_clear()
+    (source.parent / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(source.parent / "file"))
+    assert native.library(source) is None
+
+
+@compiler
+def test_processes_that_compile_at_once_have_one_library(source: Path) -> None:
+    code = "import pathlib, sys; from seqwright.core import native; library = native.library(pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-c", f"{code}; print(library.seven())", str(source)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate(timeout=100)[0] for process in processes] == ["7\n"] * 3
+    folder = native.cache_folder() / "native"
+    assert [path.name for path in folder.iterdir()] == [path.name for path in folder.glob("seven-*.so")]
 
 
 @compiler

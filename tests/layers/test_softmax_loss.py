@@ -22,7 +22,7 @@ def test_loss_and_gradient_are_those_of_float64(dtype: torch.dtype, smoothing: f
     logits = (5 * torch.randn(33, vocabulary)).to(dtype).requires_grad_()
     target = torch.randint(0, vocabulary, (33,))
     target[[4, 20]] = IGNORE
-    assert has_kernel(logits)
+    assert has_kernel(logits, target)
     exact = logits.detach().double().requires_grad_()
     expected = F.cross_entropy(exact, target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
     total = SoftmaxLoss.apply(logits, target, smoothing)
@@ -63,6 +63,33 @@ def test_targets_outside_the_vocabulary_are_refused(wrong: int) -> None:
     hidden, weight = torch.randn(4, 8), torch.randn(9, 8, requires_grad=True)
     with pytest.raises(IndexError, match="out of bounds"):
         cross_entropy(hidden, weight, None, torch.tensor([1, 2, wrong, 0]))
+
+
+@pytest.mark.parametrize(
+    ("target", "error"), [(torch.arange(4, dtype=torch.int32), RuntimeError), (torch.arange(6), ValueError)]
+)
+def test_targets_that_do_not_fit_are_refused(target: torch.Tensor, error: type[Exception]) -> None:
+    """By PyTorch: compiled C would read beside them."""
+    hidden, weight = torch.randn(4, 8), torch.randn(9, 8, requires_grad=True)
+    with pytest.raises(error, match=r"dtype|batch_size"):
+        cross_entropy(hidden, weight, None, target)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_targets_and_logits_that_lie_apart(dtype: torch.dtype) -> None:
+    """A batch without targets has loss and gradients 0; views are read in their order."""
+    hidden, weight = torch.randn(4, 8, dtype=dtype), torch.randn(40, 8, dtype=dtype, requires_grad=True)
+    total, count = cross_entropy(hidden, weight, None, torch.full((4,), IGNORE))
+    total.backward()
+    assert (total.item(), count.item()) == (0, 0)
+    assert weight.grad is not None
+    assert not weight.grad.any()
+    logits, target = torch.randn(40, 6, dtype=dtype, requires_grad=True), torch.randint(0, 40, (6, 2))[:, 1]
+    apart = SoftmaxLoss.apply(logits.T, target, 0.1)
+    assert_close(apart, F.cross_entropy(logits.T.float(), target, reduction="sum", label_smoothing=0.1))
+    (gradient,) = torch.autograd.grad(apart, logits)
+    (whole,) = torch.autograd.grad(SoftmaxLoss.apply(logits.T.contiguous(), target, 0.1), logits)
+    assert torch.equal(gradient, whole)
 
 
 def test_loss_is_that_of_evaluation() -> None:

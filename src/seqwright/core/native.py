@@ -37,7 +37,7 @@ def library(source: Path) -> ctypes.CDLL | None:
     for flags in (FLAGS + OPENMP, FLAGS):  # not every compiler has OpenMP, nor is it loaded everywhere
         try:
             return ctypes.CDLL(str(_compiled(source, compiler, flags)))
-        except (OSError, subprocess.CalledProcessError):
+        except (OSError, subprocess.CalledProcessError, RuntimeError):  # RuntimeError: a user without a home
             continue
     return None
 

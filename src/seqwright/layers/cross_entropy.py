@@ -49,7 +49,7 @@ def cross_entropy(
         hidden, target = hidden[real], target[real]
     if hidden.size(0) * weight.size(0) <= max_logits:
         logits = F.linear(hidden, weight, bias)
-        if softmax_loss.has_kernel(logits):
+        if softmax_loss.has_kernel(logits, target):
             return softmax_loss.SoftmaxLoss.apply(logits, target, smoothing), count  # type: ignore[no-untyped-call]
         total = F.cross_entropy(upcast(logits), target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)
         return total, count

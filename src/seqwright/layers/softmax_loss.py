@@ -31,10 +31,12 @@ def kernels() -> Any:
     return functions
 
 
-def has_kernel(logits: Tensor) -> bool:
-    """Whether compiled C computes loss and gradient of these logits (N, V)."""
+def has_kernel(logits: Tensor, target: Tensor) -> bool:
+    """Whether compiled C computes loss and gradient of these logits (N, V) and targets (N,). PyTorch refuses targets of
+    another dtype or number; C would read beside them."""
     trained = logits.requires_grad and logits.device.type == "cpu" and logits.dtype in DTYPES
-    return trained and not torch.compiler.is_compiling() and kernels() is not None
+    fitting = target.dtype == torch.long and target.shape == logits.shape[:1]
+    return trained and fitting and not torch.compiler.is_compiling() and kernels() is not None
 
 
 class SoftmaxLoss(torch.autograd.Function):
