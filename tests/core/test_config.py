@@ -85,7 +85,7 @@ def test_all_problems_are_reported_at_once_with_file_key_and_suggestion() -> Non
         ({"schedule": 3}, "schedule must be a section, not 3."),
         ({"extra": "x"}, 'extra must be a section, not "x".'),
         ({"name": {"a": 1}}, 'name must be a string, not {"a": 1}.'),
-        ({"files": "a"}, 'files must be a list of a string, as in ["a"], not "a".'),
+        ({"files": "a"}, 'files must be a list of strings, as in ["a"], not "a".'),
         ({"files": ["a", 1]}, "files must be a string, not 1."),
         ({"limit": 1.0}, "limit must be a whole number, not 1.0."),
         ({"shape": 1}, "shape is 1. Known: cosine, linear."),
@@ -205,7 +205,7 @@ def test_describe_takes_the_string_under_a_field_as_help() -> None:
     assert [key.type for key in describe(Recipe)] == [
         "a string",
         '"cosine" | "linear"',
-        "a list of a string",
+        "a list of strings",
         "a whole number",
         "true or false",
         "a section",

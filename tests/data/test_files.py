@@ -144,7 +144,10 @@ def test_paths_resolve_beside_the_recipe_then_under_the_data_root(
         resolve("corpsu.txt", recipe)
     assert str(recipe / "corpsu.txt") in str(error.value)
     assert str(root / "corpsu.txt") in str(error.value)
-    assert "Did you mean 'corpus.txt'?" in str(error.value)
+    assert f"Did you mean '{recipe / 'corpus.txt'}'?" in str(error.value)
+    with pytest.raises(UserError) as error:
+        resolve("core.tsv", recipe)
+    assert "Did you mean" not in str(error.value)
 
 
 def test_a_path_with_the_data_root_prefix_resolves_there_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

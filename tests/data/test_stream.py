@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from seqwright.core.batch import IGNORE
 from seqwright.core.config import UserError
-from seqwright.data.text.corpus import Corpus, Document, read_corpus
+from seqwright.data.text.corpus import Corpus, Document, corpus_of, read_corpus
 from seqwright.data.text.stream import Stream, make_stream
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
@@ -47,6 +48,14 @@ def test_sos_is_never_a_target() -> None:
     input, target = stream.gather(positions, positions < 5)
     assert input.tolist() == [[2, 4, 5, 3, 2, 1]]
     assert target.tolist() == [[4, 5, 3, IGNORE, 4, IGNORE]]
+
+
+def test_the_hash_of_a_text_is_that_of_any_documents_and_tokens() -> None:
+    text = "a b\nb a\n\nc"
+    kinds: tuple[Document, ...] = ("file", "line")
+    hashes = {corpus_of(text, kind).text_hash for kind in kinds}
+    assert hashes == {hashlib.sha256(text.encode()).hexdigest()}
+    assert corpus_of(text + "\n", "line").text_hash not in hashes
 
 
 def test_lossy_streams_have_a_reason() -> None:

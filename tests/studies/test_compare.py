@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright.metrics.significance import Difference
 from seqwright.studies.compare.checks import check_runs
+from seqwright.studies.compare.compare import group_by_recipe
 from seqwright.studies.compare.comparison import Comparison
 from seqwright.studies.compare.results import PairedTest, Results, System
 
@@ -71,9 +73,13 @@ def test_language_models_of_different_tokenizers_compare_in_bits_per_byte(folder
     for system in comparison.systems:
         (run,) = system.runs
         assert system.scores["bits_per_byte"].value == pytest.approx(sw.open(run).evaluate(text)["bits_per_byte"])
+    signatures = [sw.open(folder / name).evaluate(text)["scores"]["nll"]["signature"] for name in ("bytes", "ngram")]
+    assert len({fact for signature in signatures for fact in signature.split("|") if fact.startswith("text:")}) == 1
     test = comparison.test("bytes", "ngram")
-    assert (test.one, test.difference.verdict) == ("ngram", "better")
-    assert test.difference.value > 0  # fewer bits
+    assert (test.one, test.difference.verdict) == ("bytes", "worse")
+    assert test.difference.value < 0  # more bits
+    turned = comparison.test("ngram", "bytes").difference
+    assert (turned.value, turned.low, turned.verdict) == (-test.difference.value, -test.difference.high, "better")
     assert comparison.verdict == "ngram is better than bytes in bits per byte."
     assert comparison.different[0].favors == "ngram"
     assert comparison.keys["tokenizer.kind"] == ("characters", "bytes")
@@ -241,6 +247,19 @@ def test_a_repeated_training_is_no_other_seed(folder: Path, tmp_path: Path) -> N
     comparison = compared(folder, "bag", tmp_path / "bag-again")
     assert "one recipe with one seed" in comparison.verdict
     assert "the same training, repeated" in comparison.notes[0]
+
+
+def test_seeds_of_one_time_budget_are_one_system() -> None:
+    def scored(name: str, **keys: Any) -> Any:
+        recipe = {key.replace("_", ".", 1): value for key, value in keys.items()}
+        return SimpleNamespace(path=Path(name), recipe=recipe)
+
+    of_budget = [
+        scored(f"gpt-{seed}", training_minutes=2, training_seed=seed, training_steps=90 + seed) for seed in (1, 2)
+    ]
+    assert [*group_by_recipe(of_budget)] == ["gpt"]
+    of_steps = [scored(f"gpt-{seed}", training_seed=seed, training_steps=90 + seed) for seed in (1, 2)]
+    assert [*group_by_recipe(of_steps)] == ["gpt-1", "gpt-2"]
 
 
 def test_runs_that_hold_out_different_data_need_other_data(folder: Path, tmp_path: Path) -> None:

@@ -194,10 +194,16 @@ def test_successive_halving_trains_fewer_settings_longer(text: str, tmp_path: Pa
 
 
 def test_seeds_are_repetitions(text: str, tmp_path: Path) -> None:
+    settings = ["tokenizer.kind=characters", "model.width=4,8", "training.steps=2", "training.sample_every=0"]
+    results = sw.sweep(text=text, model="rnn", set=settings, seeds=2, run=tmp_path / "sweep").results
+    assert all(len(trial.values) == 2 and trial.deviation for trial in results.trials)
+    assert [sw.open(run).settings.training.seed for run in results.chosen.runs] == [1, 2]
+
+
+def test_models_that_no_seed_changes_are_trained_once(text: str, tmp_path: Path) -> None:
     settings = ["tokenizer.kind=characters", "model.order=1,2"]
     results = sw.sweep(text=text, model="ngram", set=settings, seeds=2, run=tmp_path / "sweep").results
-    assert [(len(trial.values), trial.deviation) for trial in results.trials] == [(2, 0), (2, 0)]  # counts have no seed
-    assert [sw.open(run).settings.training.seed for run in results.chosen.runs] == [1, 2]
+    assert [(len(trial.values), trial.deviation) for trial in results.trials] == [(1, None), (1, None)]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,9 @@ COLUMNS = click.option(
     help="Columns of a table by role, by name or number from 1: --columns text=review,label=stars. A first row with a"
     " usual name (text, label, id …) is a header, however columns are selected.",
 )
+SKIP_LABELED = click.option(
+    "--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip)."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line.")
 DEVICE = click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", help="Device to compute on."

@@ -14,6 +14,7 @@ from seqwright.commands.common import (
     PRECISION,
     RUN,
     SET,
+    SKIP_LABELED,
     TRUST,
     echo,
     on_files,
@@ -36,7 +37,7 @@ from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
 )
 @click.argument("more", nargs=-1, metavar="")
 @COLUMNS
-@click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
+@SKIP_LABELED
 @SET
 @TRUST
 @DEVICE

@@ -12,6 +12,7 @@ from seqwright.commands.common import (
     COLUMNS,
     JSON,
     SET,
+    SKIP_LABELED,
     MultiValueCommand,
     echo,
     print_json,
@@ -52,6 +53,7 @@ from seqwright.commands.common import (
 @click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/ladder-NAME.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @COLUMNS
+@SKIP_LABELED
 @SET
 @JSON
 def command(
@@ -67,6 +69,7 @@ def command(
     folder: str | None,
     quiet: bool,
     columns: tuple[str, ...],
+    skip_bad_rows: bool,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -96,7 +99,7 @@ def command(
             models=kinds,
             base=base,
             columns=columns,
-            set=overrides,
+            set=[*overrides, *["data.bad_rows=skip"] * skip_bad_rows],
             progress=progress,
             **given,
         )

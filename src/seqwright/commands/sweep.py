@@ -10,6 +10,7 @@ import click
 from seqwright.commands.common import (
     COLUMNS,
     JSON,
+    SKIP_LABELED,
     MultiValueCommand,
     echo,
     on_files,
@@ -42,6 +43,7 @@ SHARED = ("recipe", *DATA, "valid", "base")
 @click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/NAME-sweep.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @COLUMNS
+@SKIP_LABELED
 @JSON
 def command(
     overrides: tuple[str, ...],
@@ -52,6 +54,7 @@ def command(
     folder: str | None,
     quiet: bool,
     columns: tuple[str, ...],
+    skip_bad_rows: bool,
     as_json: bool,
     **shared: Any,
 ) -> None:
@@ -74,7 +77,7 @@ def command(
         result = sweep(
             **files,
             columns=columns,
-            set=overrides,
+            set=[*overrides, *["data.bad_rows=skip"] * skip_bad_rows],
             seeds=seeds,
             random=count,
             halving=halving,

@@ -14,6 +14,7 @@ from seqwright.commands.common import (
     COLUMNS,
     JSON,
     SET,
+    SKIP_LABELED,
     TRUST,
     MultiValueCommand,
     echo,
@@ -127,7 +128,7 @@ KINDS = (
     help="Train on N processes of this machine, one for each GPU: data parallel, or sharded (training.parallel=fsdp).",
 )
 @COLUMNS
-@click.option("--skip-bad-rows", is_flag=True, help="Labeled texts: skip malformed rows (data.bad_rows=skip).")
+@SKIP_LABELED
 @TRUST
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
 @SET

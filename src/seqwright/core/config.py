@@ -345,6 +345,9 @@ def _convert(value: Any, wanted: Any) -> Any:
     raise ValueError(f"must be {_name(wanted)}, not {_show(value)}.")
 
 
+_PLURALS: dict[Any, str] = {int: "whole numbers", float: "numbers", str: "strings"}
+
+
 def _name(wanted: Any) -> str:
     arguments = typing.get_args(wanted)
     origin = typing.get_origin(wanted)
@@ -352,12 +355,10 @@ def _name(wanted: Any) -> str:
         return " | ".join(json.dumps(a) for a in arguments)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_name(a) for a in arguments if a is not type(None))
+    if origin is list or (origin is tuple and arguments[-1] is Ellipsis):
+        return f"a list of {_PLURALS.get(arguments[0], _name(arguments[0]))}"
     if origin is tuple:
-        if arguments[-1] is Ellipsis:
-            return f"a list of {_name(arguments[0])}"
         return f"a list [{', '.join(_name(a) for a in arguments)}]"
-    if origin is list:
-        return f"a list of {_name(arguments[0])}"
     if is_dataclass(wanted) or origin is dict:
         return "a section"
     names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "tables"}

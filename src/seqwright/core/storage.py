@@ -45,7 +45,7 @@ PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON: NaN and infinities become null."""
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -363,13 +363,14 @@ def _untied(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
     return stored, shared
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """A value of JSON with None for NaN and infinities, which JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

@@ -7,6 +7,7 @@ Text is decoded exactly, as UTF-8 unless the recipe names another encoding: line
 from __future__ import annotations
 
 import codecs
+import difflib
 import gzip
 import lzma
 import os
@@ -53,6 +54,10 @@ REPLACE = "To decode invalid bytes as U+FFFD: --set data.errors=replace."
 """The last resort where a text cannot be decoded."""
 CONVERT = "convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
 """The next move where a command streams UTF-8 and reads no [data] table."""
+
+
+LIKENESS = 0.75
+"""Similarity of names (difflib) from which one is suggested for another."""
 
 
 class MissingFileError(UserError):
@@ -264,7 +269,8 @@ def _nearest(candidates: list[Path]) -> str:
         with suppress(OSError, ValueError):
             if not candidate.parent.is_dir():
                 continue
-            hint = did_you_mean(candidate.name, sorted(entry.name for entry in candidate.parent.iterdir()))
-            if hint.startswith(" Did"):
-                return hint
+            names = {entry.name.casefold(): entry.name for entry in sorted(candidate.parent.iterdir())}
+            near = difflib.get_close_matches(candidate.name.casefold(), names, n=1, cutoff=LIKENESS)
+            if near:
+                return f" Did you mean '{candidate.with_name(names[near[0]])}'?"
     return ""

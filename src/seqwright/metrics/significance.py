@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +60,11 @@ class Difference:
         if self.p_holm > ALPHA or self.low is None or self.high is None or self.low <= 0 <= self.high:
             return "tie"
         return "better" if self.value > 0 else "worse"
+
+    def __neg__(self) -> Difference:
+        """That of the second system over the first."""
+        low, high = (None, None) if self.low is None or self.high is None else (-self.high, -self.low)
+        return replace(self, value=0.0 - self.value, low=low, high=high)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"verdict": self.verdict}

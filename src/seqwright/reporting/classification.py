@@ -176,17 +176,22 @@ def class_report(details: Mapping[str, Any]) -> Iterator[str | Table]:
         yield from class_tables(details)
     if details.get("mistakes"):
         yield "most confident errors:"
-        yield label_errors_table(details["mistakes"])
+        yield _errors_table(details["mistakes"], Column("probability", "p(predicted)", "{:.2g}".format))
 
 
 def label_errors_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Likely label errors: texts sorted by the probability of their label, lowest first."""
+    """Likely label errors: misclassified texts with the probability of their label."""
+    return _errors_table(rows, Column("of_label", "p(label)", "{:.2g}".format))
+
+
+def _errors_table(rows: Sequence[Mapping[str, Any]], probability: Column) -> Table:
+    """Misclassified texts in order."""
     shortened = [
         {**row, "text": " ".join(row["text"].split())[:100]} | {key: row[key] or EMPTY for key in ("label", "answered")}
         for row in rows
     ]
     columns = [
-        *(Column("of_label", "p(label)", "{:.2g}".format), Column("label", "label"), Column("answered", "predicted")),
+        *(probability, Column("label", "label"), Column("answered", "predicted")),
         *(Column("place", "location"), Column("text", "text")),
     ]
     return terminal_table(shortened, columns)

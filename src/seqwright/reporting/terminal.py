@@ -96,9 +96,15 @@ def scores_table(scores: Mapping[str, Mapping[str, Any]], baseline: Mapping[str,
 
 
 def signature(scores: Mapping[str, Mapping[str, Any]], fingerprint: str) -> str:
-    """The signatures of scores as one line, without metric names and duplicates, and the saved model they belong to."""
-    signatures = dict.fromkeys(str(score.get("signature", "")).partition("|")[2] for score in scores.values())
-    return " ; ".join(signatures) + (f"|model:{fingerprint[:8]}" if fingerprint else "")
+    """The signatures of scores, without metric names, and the saved model they belong to: one line, or a line for the
+    scores of each signature."""
+    names: dict[str, list[str]] = {}
+    for name, score in scores.items():
+        names.setdefault(str(score.get("signature", "")).partition("|")[2], []).append(name)
+    model = f"|model:{fingerprint[:8]}" if fingerprint else ""
+    if len(names) == 1:
+        return f"{next(iter(names))}{model}"
+    return "\n".join(f"{', '.join(of)}: {shared}{model}" for shared, of in names.items())
 
 
 def _cell(value: Any, column: Column) -> str:

@@ -81,7 +81,7 @@ def test_topics_on_a_text_escape_it(name: str, text: str) -> None:
         ("bert", {"set": ["seed=-1"]}, "seed"),
         ("sampling", {"set": ["temperature=0"]}, "temperature must be above 0"),
         ("sampling", {"set": ["top_p=2"]}, "top_p is a probability"),
-        ("seq2seq", {"set": ['source=""']}, 'must be a list of a whole number, as in [1], not "".'),
+        ("seq2seq", {"set": ['source=""']}, 'must be a list of whole numbers, as in [1], not "".'),
     ],
 )
 def test_wrong_input_is_a_user_error(topic: str, options: dict[str, object], message: str) -> None:

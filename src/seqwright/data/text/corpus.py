@@ -147,6 +147,15 @@ class Corpus:
         """Characters of the text."""
         return int(self.lengths.sum())
 
+    @property
+    def text_hash(self) -> str:
+        """sha256 of the text, whatever its documents are."""
+        end, sha = END[self.kind], hashlib.sha256()
+        for number, document in enumerate(self.documents):
+            ended = document + end[: len(end) - self.unended.get(number, 0)]
+            sha.update(ended.encode("utf-8", "surrogatepass"))
+        return sha.hexdigest()
+
 
 def read_corpus(
     files: Sequence[str] | str,

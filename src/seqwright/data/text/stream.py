@@ -43,6 +43,8 @@ class Stream:
     them are absent from the text at the start of a document, where some tokenizers add a space."""
     unended: Mapping[int, int] = field(default_factory=dict, repr=False)
     """Positions of `<eos>` whose document end is incomplete in the text → number of missing characters."""
+    text_hash: str | None = None
+    """sha256 of the text (`Corpus.text_hash`); None where only its ids are known."""
     recorded_fingerprint: str | None = None
     """Fingerprint on record of ids that are streamed, and not to be scanned (`data/text/streamed.py`)."""
 
@@ -91,7 +93,8 @@ class Stream:
 
     def first(self, tokens: int) -> Stream:
         """The first `tokens` positions of the stream, or all of it."""
-        return replace(self, ids=self.ids[: tokens + 1], recorded_fingerprint=None)
+        text_hash = self.text_hash if tokens >= self.positions else None
+        return replace(self, ids=self.ids[: tokens + 1], text_hash=text_hash, recorded_fingerprint=None)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -102,6 +105,11 @@ class Stream:
         for chunk in self._chunks():
             digest.update(chunk.astype("<u4").tobytes())
         return digest.hexdigest()
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """What the signature of a score says of the text: models of other tokenizers are scored on the same one."""
+        return {"ids": self.fingerprint[:8]} if self.text_hash is None else {"text": self.text_hash[:8]}
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -145,6 +153,7 @@ def make_stream(corpus: Corpus, tokenizer: Tokenizer) -> Stream:
         lossy=lossy(corpus.kind, tokenizer, unknown=encoded.unknown, exact=encoded.exact, whole=corpus.exact),
         surfaces=surfaces(corpus.kind, tokenizer),
         unended={int(starts[document + 1]) - 1: missing for document, missing in corpus.unended.items()},
+        text_hash=corpus.text_hash,
     )
 
 

@@ -29,6 +29,8 @@ from seqwright.studies.compare.results import ComparedExample, MeanScore, Paired
 OUTPUT_METRICS = ("bleu", "chrf", "rouge_l", "exact_match", "word_error_rate", "phoneme_error_rate", "bracket_f1")
 IDENTITY = ("name", "training.seed")
 """Recipe keys in which runs of one system differ."""
+BUDGETED = ("training.steps", "training.evaluate_every")
+"""Recipe keys that follow from a time budget and the speed of the machine (`training.minutes`)."""
 WITHOUT_TRAINING = ("ngram", "mixture")
 """Kinds of models whose [training] has no effect."""
 METRICS: dict[str, tuple[str, ...]] = {
@@ -74,6 +76,12 @@ def compare(
         f"{', '.join(str(one.path) for one in members)} have one recipe and one seed: the same training, repeated."
         for members in groups.values()
         if len(members) > len({one.settings.training.seed for one in members})
+    ]
+    notes += [
+        f"{name}: {members[0].recipe['training.minutes']:g} minutes were {_listed(steps)} steps; runs of one time"
+        " budget are one recipe."
+        for name, members in groups.items()
+        if len(steps := {one.recipe["training.steps"]: None for one in members if "training.steps" in one.recipe}) > 1
     ]
     tests, resamples = [], {}
     for metric in names:
@@ -158,7 +166,8 @@ def group_by_recipe(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
     groups: dict[str, list[Scored]] = {}
     for one in scored:
         recipe = one.recipe
-        key = json.dumps({key: recipe[key] for key in sorted(recipe) if key not in IDENTITY}, default=str)
+        own = IDENTITY if recipe.get("training.minutes") is None else (*IDENTITY, *BUDGETED)
+        key = json.dumps({key: recipe[key] for key in sorted(recipe) if key not in own}, default=str)
         groups.setdefault(key, []).append(one)
     short = len({one.path.name for one in scored}) == len(scored)
     named: dict[str, list[Scored]] = {}
@@ -167,6 +176,12 @@ def group_by_recipe(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
         name = names[0] if len(names) == 1 else _common_prefix(names) or names[0]
         named[name if name not in named else ", ".join(names)] = members
     return named
+
+
+def _listed(steps: Iterable[int]) -> str:
+    """`300, 320 and 350`."""
+    *others, last = (f"{count:,}" for count in sorted(steps))
+    return f"{', '.join(others)} and {last}"
 
 
 def _best_first(groups: Mapping[str, list[Scored]], metric: str) -> dict[str, list[Scored]]:

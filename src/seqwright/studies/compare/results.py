@@ -52,7 +52,7 @@ class PairedTest:
     other: str
     metric: str
     difference: Difference
-    """Of `one`, which has the better headline score, over `other`."""
+    """Of `one` over `other`; in `Results.tests`, `one` has the better headline score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +109,15 @@ class Results:
         return {key: values for key, values in self.keys.items() if differ(values)}
 
     def test(self, one: str, other: str, metric: str | None = None) -> PairedTest:
-        """The test of two systems; `one` of it has the better headline score."""
+        """The test of two systems: the difference is that of `one` over `other`."""
         wanted = {one, other}, metric or self.headline
         for test in self.tests:
             if ({test.one, test.other}, test.metric) == wanted:
-                return test
+                return (
+                    test
+                    if test.one == one
+                    else PairedTest(one=one, other=other, metric=test.metric, difference=-test.difference)
+                )
         systems = ", ".join(system.name for system in self.systems)
         raise UserError(
             f"no test of {one} against {other} in {wanted[1]}: the systems are {systems}, the metrics"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.core.storage import write_text
+from seqwright.core.storage import finite, write_text
 from seqwright.reporting.markup import Html, element
 from seqwright.studies.explain.figures import LINE_WIDTH, Figure, notebook_html
 from seqwright.studies.explain.page import stepped_page
@@ -92,10 +92,10 @@ class Explanation:
         return f"{self.title}\n\n{_wrapped(self.about)}\n\n\n{steps}\n"
 
     def as_json(self, step: int | None = None) -> dict[str, Any]:
-        """Every value of all steps, or of one, from 1; all digits are kept."""
+        """Every value of all steps, or of one, from 1; all digits are kept, infinities and NaN are None."""
         steps = self.steps if step is None else [self._step(step)]
         about = {"topic": self.topic, "title": self.title, "about": self.about}
-        return about | {"steps": [each.as_json() for each in steps], "settings": dict(self.settings)}
+        return finite(about | {"steps": [each.as_json() for each in steps], "settings": dict(self.settings)})
 
     def html(self) -> str:
         """A self-contained page that is stepped through with buttons or arrow keys."""

@@ -30,6 +30,8 @@ ETA = 3
 PER_TOKEN = ("perplexity", "nll")
 ERRORS = (*PER_TOKEN, "bits_per_byte", "word_error_rate", "phoneme_error_rate", "squared_error")
 """Metrics that are better when lower."""
+UNSEEDED = {"bag", "ngram"}
+"""Kinds of models that are the same with every seed."""
 MAX_NAME = 100
 """Characters of a run's folder; longer ones end in a hash."""
 
@@ -132,6 +134,9 @@ def sweep(
         raise UserError("a sweep needs two settings or more: list values of a key, as in --set model.width=64,128.")
     recipes = [make(set=[*fixed, *overrides_of(setting)]) for setting in settings]  # or an error
     _check_same_validation(recipes[0], settings[0])
+    if seeds > 1 and (kinds := {one.kind for one in recipes}) <= UNSEEDED:
+        progress.note(f"{' and '.join(sorted(kinds))}: the same with every seed, so each setting is trained once.")
+        seeds = 1
     folder = RUNS / f"{recipes[0].name}-sweep" if folder is None else Path(folder)
     rungs = _rungs(recipes[0], len(settings)) if halving else [None]
     sizes = [max(1, math.floor(len(settings) / ETA**n)) for n in range(len(rungs))]

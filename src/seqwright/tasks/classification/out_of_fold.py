@@ -6,6 +6,7 @@ probabilities that confident learning needs (Northcutt et al. 2021).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from seqwright.core.progress import Progress
 from seqwright.data.labeled.labels import LabeledTexts
 from seqwright.data.labeled.rows import LabeledConfig, Row, is_empty, read_rows, text_hash
 from seqwright.metrics.score import Floats
+from seqwright.reporting.progress import TimeLeft
 from seqwright.tasks.base import Settings
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.details import LabelErrors, label_errors
@@ -26,6 +28,21 @@ from seqwright.tasks.classification.predictor import Member, Predictor
 from seqwright.tasks.classification.scores import scale_temperature
 
 FOLDS = 5
+
+
+class FoldProgress(Progress):
+    """Progress of the folds together: that of one fold says which it is, and how long the others will take."""
+
+    def __init__(self, progress: Progress):
+        self.progress, self.time_left, self.fold = progress, TimeLeft(), ""
+
+    def begin(self, fold: int) -> None:
+        """Begins a fold, from 0."""
+        done = self.time_left(fold, FOLDS, time.monotonic()).replace("  ", ", ")
+        self.fold = f"cross-validation, fold {fold + 1} of {FOLDS}" + (f" ({done})" if fold else "")
+
+    def stage(self, text: str) -> None:
+        self.progress.stage(f"{self.fold}: {text}" if text else "")
 
 
 def stratified_folds(rows: Sequence[Row]) -> NDArray[np.int64]:
@@ -53,8 +70,8 @@ def training_label_errors(
     scaled = scale_temperature(outputs, settings.decoding.temperature)
     doubted = LabelErrors(label_errors(scaled, targets, labels, rows, limit))
     doubted.probabilities = (
-        f"Each of {quantity(len(rows), 'training text')} was judged by a model fitted without it and its copies:"
-        f" stratified {FOLDS}-fold cross-validation."
+        f"Each of {quantity(int(judged.sum()), 'training text')} was judged by a model fitted without it and its"
+        f" copies: stratified {FOLDS}-fold cross-validation."
     )
     if left_out := len(rows) - int(judged.sum()):
         doubted.probabilities += f" Not judged: {left_out:,}, empty or the only texts of their label."
@@ -73,18 +90,18 @@ def out_of_fold(
     fold, labels = stratified_folds(rows), codec.labels
     outputs = np.zeros((len(rows), labels.output_spec.count))
     judged = np.array([not is_empty(row) for row in rows])
+    folds = FoldProgress(progress)
     for n in np.unique(fold).tolist():
-        progress.advance(n, FOLDS)
+        folds.begin(n)
         held = np.flatnonzero(fold == n).tolist()
         others = [row for row, other in zip(rows, fold.tolist(), strict=True) if other != n]
         model = new_model()
         member = Member(model=model, tokenizer=codec.tokenizer, data=data)
         predictor = Predictor(members=[member], labels=labels)
         (encoded,) = predictor.encode([row.texts for row in others])
-        model.fit(LabeledTexts(sources=member.sources(encoded), targets=labels.targets(others)), progress)
+        model.fit(LabeledTexts(sources=member.sources(encoded), targets=labels.targets(others)), folds)
         outputs[held] = predictor(predictor.encode([rows[i].texts for i in held])).outputs
         known = {row.label for row in others}
         judged[held] &= [rows[i].label in known for i in held]
-    progress.advance(FOLDS, FOLDS)
-    progress.stage("")
+    folds.stage("")
     return outputs, judged

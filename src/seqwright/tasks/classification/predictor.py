@@ -108,8 +108,6 @@ class Predictions:
     """(texts,): tokens that every model truncated."""
     truncated: int
     """Number of texts that lost tokens."""
-    fingerprint: str
-    """Of the texts as the first model encodes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +135,7 @@ class Predictor:
         if self.mix is not None:
             mixed = self.mix(torch.from_numpy(np.stack([log_probs_of(probs) for probs in outputs]))).exp().numpy()
         lost = np.stack([rows.lost for rows in sources]).min(0)
-        return Predictions(
-            outputs=mixed, lost=lost, truncated=int((lost > 0).sum()), fingerprint=encoded[0].fingerprint
-        )
+        return Predictions(outputs=mixed, lost=lost, truncated=int((lost > 0).sum()))
 
 
 def predict(

@@ -86,14 +86,14 @@ def classification_counts(
     targets: NDArray[Any],
     labels: Labels,
     options: ClassificationOptions,
-    fingerprint: str,
+    data_hash: str = "",
     *,
     unseen: int = 1,
 ) -> Iterator[Counts]:
     """Counts of each text: nll and the metrics of the kind of labels; `unseen` labels are not in training."""
     scaled = options.temperature is not None and labels.kind == "single"
     facts = signature(
-        temperature=f"{options.temperature:.4g}" if scaled else None, text=fingerprint[:8], seqwright=__version__
+        temperature=f"{options.temperature:.4g}" if scaled else None, text=data_hash[:8] or None, seqwright=__version__
     )
     for counts in COUNTS[labels.kind](outputs, targets, labels, options, unseen):
         yield replace(counts, signature=signature(counts.signature, facts))

@@ -20,6 +20,7 @@ from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, r
 from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, is_empty, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
+from seqwright.metrics.examples import digest
 from seqwright.metrics.score import Floats
 from seqwright.runs.calls import checked
 from seqwright.runs.directory import RunDirectory
@@ -169,7 +170,7 @@ class ClassificationTask:
         rows, targets = [self.train_rows.rows[n] for n in chosen], self.train_targets[chosen]
         if folds > 1 and (unscored := _unscored({*range(len(self.train_rows.rows))} - {*chosen}, self.train_rows.rows)):
             self.progress.note(unscored)
-        table = class_scores(outputs, targets, self.labels, rows, self.settings, self.train_texts.fingerprint)
+        table = class_scores(outputs, targets, self.labels, rows, self.settings, hash_of_texts(rows))
         for score in table["scores"].values():
             score["signature"] += f"|split:{folds}-fold" if folds > 1 else "|split:10%"
         facts = f"the held-out texts of {split}, which also selected the hyperparameters"
@@ -333,10 +334,9 @@ def evaluate(
     """
     labels, targets = codec.labels, codec.labels.targets(rows, settings.evaluation.unknown)
     predictions = predictor(encoded or predictor.encode([row.texts for row in rows]), progress)
-    fingerprint = predictions.fingerprint
     if quick:
-        return Scores(class_values(predictions.outputs, targets, labels, settings, fingerprint))
-    table = class_scores(predictions.outputs, targets, labels, rows, settings, fingerprint)
+        return Scores(class_values(predictions.outputs, targets, labels, settings))
+    table = class_scores(predictions.outputs, targets, labels, rows, settings, hash_of_texts(rows))
     if explains(predictor):
         errors = table["details"].get("mistakes", [])
         _explain_errors(errors, {row.place: row.texts for row in rows}, predictor, settings.decoding.temperature)
@@ -363,20 +363,23 @@ def _explain_errors(
         error["explanation"] = asdict(explanation)
 
 
-def class_values(
-    outputs: Floats, targets: NDArray[Any], labels: Labels, settings: Settings, fingerprint: str
-) -> dict[str, float]:
+def hash_of_texts(rows: Sequence[Row]) -> str:
+    """sha256 of texts, whatever the tokenizer."""
+    return digest(*(part for row in rows for part in row.texts))
+
+
+def class_values(outputs: Floats, targets: NDArray[Any], labels: Labels, settings: Settings) -> dict[str, float]:
     """Values for the log of a training."""
     scaled = scaled_outputs(outputs, labels, settings.decoding)
-    return values(classification_counts(scaled, targets, labels, settings.decoding, fingerprint))
+    return values(classification_counts(scaled, targets, labels, settings.decoding))
 
 
 def class_scores(
-    outputs: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], settings: Settings, fingerprint: str
+    outputs: Floats, targets: NDArray[Any], labels: Labels, rows: Sequence[Row], settings: Settings, data_hash: str
 ) -> dict[str, Any]:
-    """Scores with intervals, and the tables behind them."""
+    """Scores with intervals, whose signatures name the data by their hash, and the tables behind them."""
     scaled = scaled_outputs(outputs, labels, settings.decoding)
     unseen = max(1, len(labels.unknown_counts(rows)))
-    counts = classification_counts(scaled, targets, labels, settings.decoding, fingerprint, unseen=unseen)
+    counts = classification_counts(scaled, targets, labels, settings.decoding, data_hash, unseen=unseen)
     tables = details(scaled, targets, labels, rows, settings.decoding)
     return scores_json(counts, settings.evaluation) | {"details": tables}

@@ -171,7 +171,7 @@ def denoising_counts(
         length=data.length,
         seed=config.seed,
         tokenizer=codec.tokenizer.signature,
-        text=stream.fingerprint[:8],
+        **stream.signature,
         bootstrap=f"{config.resamples}-{config.seed}",
         seqwright=__version__,
     )

@@ -81,7 +81,7 @@ def evaluate(
         scaled = scaled_outputs(outputs, codec.labels, settings.decoding)
         counts = list(classification_counts(scaled, targets, codec.labels, settings.decoding, fingerprint))
         if quick:
-            scores = class_values(outputs, targets, codec.labels, settings, fingerprint)
+            scores = class_values(outputs, targets, codec.labels, settings)
         else:
             scores = class_scores(outputs, targets, codec.labels, (), settings, fingerprint)
         if fit and not quick:

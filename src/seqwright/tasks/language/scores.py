@@ -146,7 +146,7 @@ def evaluate_text(
         **_context_facts(model, config, rows),
         documents="apart" if mask_documents else None,
         tokenizer=codec.tokenizer.signature,
-        text=stream.fingerprint[:8],
+        **stream.signature,
         bootstrap=f"{config.resamples}-{config.seed}",
         seqwright=__version__,
     )

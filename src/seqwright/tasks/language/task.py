@@ -36,7 +36,7 @@ from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import training_with
 from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
-from seqwright.tasks.base import Settings, combined_fingerprint
+from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out
 from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
 from seqwright.tasks.language.back_off import BackOff, back_off
 from seqwright.tasks.language.defaults import COUNTED
@@ -91,6 +91,8 @@ class TextTask:
         for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
+        for text in [] if self.valid is None else few_held_out(self.valid.targets, "tokens"):
+            note(text)
         targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
         size = f"{quantity(targets, 'training token')} in {quantity(documents, 'document')}"
         note(f"{size}; {self.tokenizer.kind} vocabulary of {self.tokenizer.size:,}.")

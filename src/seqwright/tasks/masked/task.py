@@ -317,7 +317,7 @@ def masked_counts(
         seed=config.seed,
         context=length,
         tokenizer=codec.tokenizer.signature,
-        text=stream.fingerprint[:8],
+        **stream.signature,
         bootstrap=f"{config.resamples}-{config.seed}",
         seqwright=__version__,
     )

@@ -24,7 +24,7 @@ from seqwright.data.tagged.formats import Sentence
 from seqwright.data.tagged.sentences import EncodedSentences
 from seqwright.metrics import spans
 from seqwright.metrics.counts import Counts, scores_json
-from seqwright.metrics.examples import text_examples
+from seqwright.metrics.examples import digest, text_examples
 from seqwright.metrics.score import Floats, Score, signature
 from seqwright.reporting.classification import class_report
 from seqwright.reporting.terminal import spans_table
@@ -156,7 +156,7 @@ def tag_scores(
         words=len(encoded.tags),
         unknown=sum(map(sum, unknown_words)),
         unlearned_tags=sum(unknown_tags.values()) or None,
-        text=encoded.fingerprint[:8],
+        text=digest(*(" ".join(sentence.words) for sentence in sentences))[:8],
         seqwright=__version__,
     )
     counts = list(_counts(predicted, gold, unknown_words, has_spans))

@@ -118,6 +118,11 @@ class OutputScores(Scores):
                 "outputs are lowercased (tokenizer.lowercase): lowercased scores compare them with lowercased"
                 " references (case:lc), the others with cased ones."
             )
+        if degenerate := self.get("degenerate"):
+            yield (
+                f"degenerate: {degenerate:,} of {self['outputs']:,} outputs (empty, repeating, copied or too long);"
+                " `seqwright translate` names them."
+            )
 
 
 def likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> Floats:

@@ -298,6 +298,7 @@ def evaluate(
         "tokens": len(encoded.target.ids),
         "search": to_table(decoding),
         "unread": sum(unread for _, unread, _ in outputs),
+        "outputs": len(outputs),
         "degenerate": sum(degenerate for _, _, degenerate in outputs),
         "lower_case": lowercased,
     }
