@@ -123,7 +123,21 @@ class Refused(Exception):
     status = 403
 
 
-@pytest.mark.parametrize("cause", [ConnectionRefusedError(errno.ECONNREFUSED, "refused"), Refused("refused")])
+class ClientConnectionError(Exception):
+    """As aiohttp's, whose subclass ServerDisconnectedError is no OSError."""
+
+
+class ServerDisconnectedError(ClientConnectionError): ...
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+        Refused("refused"),
+        ServerDisconnectedError("disconnected, refused"),
+    ],
+)
 def test_servers_that_do_not_answer_are_not_missing_files(
     cause: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,8 @@ def exists(files: Any, path: str) -> bool:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         unreachable = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+        # aiohttp's errors of connections that are closed without an answer are no OSError.
+        unreachable |= any(base.__name__ == "ClientConnectionError" for base in type(cause).__mro__)
         if unreachable or getattr(cause, "status", 404) not in (404, 410):
             raise cause from None
     return False
