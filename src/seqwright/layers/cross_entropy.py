@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqwright.core.batch import IGNORE
 from seqwright.layers import softmax_loss
+from seqwright.layers.linear import linear
 
 MAX_LOGITS = 1 << 26
 """Maximum elements of a logits tensor (256 MiB in float32); larger ones are computed chunk by chunk."""
@@ -48,7 +49,7 @@ def cross_entropy(
     if hidden.device.type == "cpu" and count < len(real):  # on a GPU the shape would need a synchronization
         hidden, target = hidden[real], target[real]
     if hidden.size(0) * weight.size(0) <= max_logits:
-        logits = F.linear(hidden, weight, bias)
+        logits = linear(hidden, weight, bias)
         if softmax_loss.has_kernel(logits, target):
             return softmax_loss.SoftmaxLoss.apply(logits, target, smoothing), count  # type: ignore[no-untyped-call]
         total = F.cross_entropy(upcast(logits), target, ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing)

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from seqwright.core.config import UserError
 from seqwright.core.native import cache_folder
 from seqwright.core.ranks import SINGLE, Ranks
+from seqwright.layers import linear
 from seqwright.layers.cross_entropy import keep_chunks_out_of_graphs
 from seqwright.layers.transformer_block import Block
 from seqwright.layers.transformer_stack import Blocks
@@ -69,6 +70,7 @@ def prepare(
     """
     if on.type == "cpu":
         keep_freed_memory()
+        linear.use_in(objective)
     sharded = ranks.size > 1 and config.parallel == "fsdp"
     if sharded and compiles(config, on):
         compile_blocks(objective)
