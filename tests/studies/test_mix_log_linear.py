@@ -58,17 +58,31 @@ def test_asked_for_a_geometric_mean_it_is_the_normalized_product(network: Any) -
 
 
 def test_a_product_scores_alike_in_any_pieces(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are scored one by one, and text with a state some positions at a time."""
+    """Rows are scored some at a time, and text with a state some positions at a time."""
     product = mixture.Product([network.model, network.model], [0.3, 0.5])
     ids = torch.tensor(network.tokenizer.encode(TEXT[:61]))[:34].view(2, 17)
     batch = Batch.of_text(ids[:, :-1], ids[:, 1:])
     with torch.no_grad():
         whole, none = product.score(batch)
         monkeypatch.setattr(mixture, "POSITIONS", 6)
+        one_by_one, _ = product.score(batch)
         pieces, after = product.score(batch, product.start(batch.source, capacity=16))
     assert none is None
     assert after is not None
     assert torch.allclose(whole, pieces, atol=1e-5)
+    assert torch.allclose(whole, one_by_one, atol=1e-5)
+
+
+def test_short_rows_are_scored_together(network: Any) -> None:
+    """As many as have the positions of a pass: texts of a few tokens are not a pass of the models each."""
+    passes = []
+    hook = network.model.register_forward_hook(lambda module, batch, out: passes.append(out.size(0)))
+    batch = Batch.of_text(torch.zeros(200, 10, dtype=torch.long), torch.zeros(200, 10, dtype=torch.long))
+    with torch.no_grad():
+        scores, _ = mixture.Product([network.model, network.model], [0.3, 0.5]).score(batch)
+    hook.remove()
+    assert scores.shape == (200, 10)
+    assert passes == [102, 102, 98, 98]
 
 
 def test_a_run_that_excludes_held_out_tokens_has_no_geometric_mean(network: Any) -> None:

@@ -169,9 +169,9 @@ class Batch(Movable):
     def rows(self) -> int:
         return self.input.size(0)
 
-    def row(self, row: int) -> Self:
-        """The batch of one of its rows."""
-        return self.mapped(lambda tensor: tensor[row : row + 1])
+    def rows_of(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
+        return self.mapped(lambda tensor: tensor[rows])
 
     def with_documents(self, sos: int) -> Self:
         """The same rows with document numbers: each `<sos>` starts a document."""

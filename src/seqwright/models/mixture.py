@@ -154,7 +154,8 @@ class Product(Mixture):
         positions of all rows, are in memory at a time."""
         if state is None:
             whole = bool(self.source_attention)  # recorded for all rows at once (`decoding/attention_recorder.py`)
-            parts = [batch] if whole else [batch.row(row) for row in range(batch.rows)]
+            size = batch.rows if whole else max(1, POSITIONS // batch.input.size(1))
+            parts = [batch.rows_of(slice(start, start + size)) for start in range(0, batch.rows, size)]
             return torch.cat([self._of_targets(self(part), part.target) for part in parts]), None
         scored, after = [], state
         size = max(1, POSITIONS // batch.rows)
