@@ -18,7 +18,6 @@ import json
 import lzma
 import os
 import platform
-import signal
 import subprocess
 import sys
 import tempfile
@@ -81,7 +80,7 @@ def decided(name: str, kind: str, minutes: float, folder: Path) -> dict[str, Any
         while training.poll() is None and not (recipe.exists() and "\nsteps = " in recipe.read_text()):
             time.sleep(0.2)
         time.sleep(3)  # a training that has no checkpoint yet leaves nothing
-        training.send_signal(signal.SIGINT)
+        training.terminate()  # SIGINT is ignored by what a shell runs in the background
     steps = tomllib.loads(recipe.read_text())["training"]["steps"]
     return {"text": name, "kind": kind, "steps": steps}
 

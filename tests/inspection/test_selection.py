@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +47,15 @@ def test_views_say_what_counts_and_rows_are(runs: Runs) -> None:
     assert "cross" not in prose["gpt"]
 
 
+def approximately(value: Any) -> Any:
+    """Equal to JSON whose numbers differ by rounding: other numbers of rows take other kernels."""
+    if isinstance(value, dict):
+        return {key: approximately(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [approximately(one) for one in value]
+    return pytest.approx(value, rel=1e-3, abs=1e-5) if isinstance(value, float) else value
+
+
 @pytest.mark.parametrize("kind", ["gpt", "ngram", "gru", "seq2seq", "classifier"])
 def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
     text, target = SOURCES.get(kind, TEXT), {"target": "die Katze sass"} if kind == "seq2seq" else {}
@@ -60,7 +70,7 @@ def test_span_selects_rows_by_their_numbers(runs: Runs, kind: str) -> None:
             )
             first = 0 if view == "gates" or from_zero else 1
             expected = rows[2 - first : 4 - first]
-            assert kept == expected
+            assert kept == approximately(expected)
     with pytest.raises(UserError, match="no tokens 90:99: the last has the number"):
         runs[kind].inspect(text, span=(90, 99), **target)
     with pytest.raises(UserError, match="a span goes from a token to a later one"):
