@@ -17,7 +17,6 @@ import argparse
 import json
 import lzma
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from typing import Any
 import torch
 
 import seqwright as sw
+from seqwright.runs import environment
 
 DATA = Path(os.environ.get("SEQWRIGHT_DATA", ""))
 MEGA = 1_000_000
@@ -162,7 +162,7 @@ def main() -> None:
     # The longest texts first: they need most time beside the training.
     names = sorted(options.texts or TEXTS, key=lambda name: -list(TEXTS).index(name))
     wanted = [(name, kind) for name in names for kind in (("gpt", "lstm") if name == "Penn Treebank" else ("gpt",))]
-    about = {"machine": machine(), "threads": options.threads, "together": options.together}
+    about = {"machine": environment.cpu(), "threads": options.threads, "together": options.together}
     about |= {"minutes": options.minutes, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
     results = []
     with ThreadPoolExecutor(options.together) as pool:
@@ -172,13 +172,6 @@ def main() -> None:
             if options.json and not options.decide:
                 results.sort(key=lambda result: (list(TEXTS).index(result["text"]), result["kind"]))
                 options.json.write_text(json.dumps(about | {"results": results}, indent=1, ensure_ascii=False) + "\n")
-
-
-def machine() -> str:
-    """The CPU's name, where the system tells it."""
-    path = Path("/proc/cpuinfo")
-    names = [line for line in path.read_text().splitlines() if "model name" in line] if path.exists() else []
-    return names[0].split(":")[1].strip() if names else platform.processor()
 
 
 if __name__ == "__main__":

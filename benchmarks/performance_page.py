@@ -38,7 +38,10 @@ def training(result: dict[str, Any]) -> Iterator[str]:
     """Tokens a second of training steps."""
     yield f"## Training: {result['machine']}, {result['precision']}, torch {result['torch']}\n"
     yield "`benchmarks/training.py`; `training.compile` as in the third column. MFU is the share of the device's peak."
-    yield "Memory is the peak of allocated tensors; a dash: not measured with captured steps.\n"
+    yield "Memory is the peak of allocated tensors; a dash: not measured with captured steps."
+    if "AMD" in result["machine"] and "fp32" in result["precision"]:
+        yield "MKL, whose fp32 products PyTorch takes, does not use AVX-512 on CPUs of AMD: seqwright takes oneDNN's."
+    yield ""
     yield "| model | batch | run as | seqwright, tokens/s | peer, tokens/s | ratio | MFU | GiB, ours and theirs |"
     yield "|---|---|---|---:|---|---:|---:|---|"
     for row in result["results"]:
@@ -123,6 +126,17 @@ def ngram(result: dict[str, Any]) -> Iterator[str]:
                 yield f"| {corpus} | {query} | {ours:.2f} | {peer:.2f} | {rates['ratio']:.2f} |"
 
 
+def threads(result: dict[str, Any]) -> Iterator[str]:
+    """Tokens a second of a training alone and beside busy processes."""
+    yield f"## A busy machine: {result['machine']}\n"
+    yield "`benchmarks/threads.py`: training of a GPT of 4 × 128, tokens/s, alone and beside processes that take a"
+    yield f"core each ({result['others']}), by how idle threads wait: as seqwright sets it, and as GNU OpenMP does.\n"
+    yield "| waiting | alone | beside | times slower |"
+    yield "|---|---:|---:|---:|"
+    for row in result["results"]:
+        yield f"| {row['policy']} | {row['alone']:,.0f} | {row['busy']:,.0f} | {row['ratio']:.2f} |"
+
+
 def startup(result: dict[str, Any]) -> Iterator[str]:
     """CPU seconds of fresh processes."""
     seconds = result["seconds"]
@@ -189,6 +203,7 @@ KINDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "shakespeare": shakespeare,
     "generation": generation,
     "ngram": ngram,
+    "threads": threads,
     "startup": startup,
     "growth": growth,
 }

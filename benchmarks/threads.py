@@ -122,9 +122,10 @@ def main() -> None:
         return
     results = [measured(name, policy, given.busy, given.rounds) for name, policy in POLICIES.items()]
     if given.json:
-        given.json.write_text(
-            json.dumps({"cores": os.cpu_count(), "results": results}, indent=1) + "\n", encoding="utf-8"
-        )
+        from peers.peak import cpu_name  # PyTorch is loaded only once all is measured: here it has no part in it
+
+        about = {"date": time.strftime("%Y-%m-%d"), "machine": cpu_name(os.cpu_count() or 1), "others": given.busy}
+        given.json.write_text(json.dumps(about | {"results": results}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import torch
 
 from seqwright.layers import linear
 from seqwright.layers.inference import packed_linear
+from seqwright.runs import environment
 
 ROWS, INNER, COLUMNS, REPEATS = 2048, 256, 768, 30
 
@@ -30,4 +31,5 @@ def cpu_peak(dtype: torch.dtype) -> float:
 
 def cpu_name(threads: int = 1) -> str:
     """How a page calls this machine."""
-    return f"{threads} x86 {'core' if threads == 1 else 'cores'} ({torch.backends.cpu.get_cpu_capability()})"
+    cores = "core" if threads == 1 else "cores"
+    return f"{threads} {cores} of an {environment.cpu()} ({torch.backends.cpu.get_cpu_capability()})"

@@ -34,7 +34,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
@@ -88,7 +88,8 @@ def _read(path: Path) -> str:
         return file.read(MAX_GIT_BYTES).decode()
 
 
-def _cpu() -> str:
+def cpu() -> str:
+    """The processor's name, where the system tells it."""
     facts = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*: (.*)", facts.read_text()) if facts.exists() else None
     return found[1] if found else platform.processor() or platform.machine()
