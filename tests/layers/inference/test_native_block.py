@@ -130,6 +130,10 @@ def test_compiled_heads_normalize(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(head, NativeTokenHead)
     hidden = 20 * torch.randn(5, 3, 40)
     assert_close(head.log_probs(hidden), model.head.log_probs(hidden), rtol=1e-6, atol=1e-5)
+    first = torch.eye(40)[:1]
+    model.head.readout.weight[:, 0] = 1e6 - torch.arange(70) % 5  # near it floats are rounded to sixteenths
+    exact = copy.deepcopy(model).double().head.log_probs(first.double())
+    assert_close(optimize_for_inference(model).head.log_probs(first).double(), exact, rtol=1e-6, atol=0)
 
 
 @torch.inference_mode()
