@@ -139,8 +139,8 @@ def main() -> None:
         for each in given.cases:
             case = of_recipe(each, given.passes) if each == "gpt2-124m" else CASES[each]
             results[each] = measured(each, case, given, device)
-            about = {"device": name, "torch": torch.__version__, "compile": given.compile, "group": given.group}
-            about |= {"cases": results}
+            about = {"device": name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+            about |= {"precision": given.precision, "compile": given.compile, "group": given.group, "cases": results}
             if given.json:
                 given.json.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         dist.destroy_process_group()

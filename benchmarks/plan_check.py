@@ -38,7 +38,6 @@ from seqwright.core.ranks import SINGLE, Ranks
 from seqwright.pipeline import recipe
 from seqwright.pipeline.budget import Discarded
 from seqwright.studies.plan import _peak_bytes, _synthetic, plan
-from seqwright.training.accumulation import select_rows
 from seqwright.training.model_size import WithoutInitialization
 from seqwright.training.parallel import DataParallel
 from seqwright.training.trainer import Trainer
@@ -164,7 +163,7 @@ def measure(wanted: recipe.Recipe, device: str, ranks: Ranks = SINGLE) -> dict[s
         torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated() if device == "cuda" else 0
     sizes, row = _synthetic(wanted, None, None, None)
-    batch = select_rows(row, torch.zeros(wanted.training.batch_size, dtype=torch.long))
+    batch = row.rows_of(torch.zeros(wanted.training.batch_size, dtype=torch.long))
     # Initialized on the device: billions of weights take minutes on a CPU. Rank 0 of FSDP2 has the model there.
     sharded = ranks.size > 1 and wanted.training.parallel == "fsdp"
     with torch.device("cpu") if sharded else on, WithoutInitialization():

@@ -16,7 +16,6 @@ from seqwright.data.images.corpus import Images, ImagesConfig
 from seqwright.studies.training_laws import TRAINING_LAWS
 from seqwright.tasks.images.codec import ImageCodec
 from seqwright.tasks.images.movies import rollout, rollout_target
-from seqwright.training.accumulation import select_rows
 
 from .images import ANSWERS, IMAGE_ENCODERS, MASKED_AUTOENCODERS, VIT, seeing
 
@@ -37,7 +36,7 @@ def test_batched_is_alone(name: str, answer: str) -> None:
     model, batch = seeing(name, answer)
     with torch.no_grad():
         together = model(batch)
-        alone = torch.cat([model(select_rows(batch, torch.tensor([row]))) for row in range(batch.rows)])
+        alone = torch.cat([model(batch.rows_of(torch.tensor([row]))) for row in range(batch.rows)])
     assert torch.allclose(together, alone, atol=1e-12)
     assert together.shape[: batch.target.dim()] == batch.target.shape
 

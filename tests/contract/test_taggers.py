@@ -11,7 +11,6 @@ from seqwright import build
 from seqwright.core.protocols import Autoregressive, Counted, Model
 from seqwright.studies.encoder_laws import ENCODER_LAWS
 from seqwright.studies.training_laws import TRAINING_LAWS
-from seqwright.training.accumulation import select_rows
 
 from .taggers import TAGGERS, fresh, sentences, tagger
 
@@ -53,7 +52,7 @@ def test_answers_of_a_batch_are_those_of_its_rows(name: str) -> None:
     with torch.no_grad():
         tags, likely = model.tag(given.source)
         for row, words in enumerate(counts):
-            own, sure = model.tag(select_rows(given, torch.tensor([row])).source)
+            own, sure = model.tag(given.rows_of(torch.tensor([row])).source)
             assert torch.equal(tags[row, :words], own[0, :words])
             if likely is not None:
                 assert (likely[row, :words] - sure[0, :words]).abs().max() <= 1e-9
@@ -71,7 +70,7 @@ def test_what_a_perceptron_knows_is_in_its_tensors() -> None:
 @pytest.mark.parametrize("name", NEURAL)
 def test_every_word_s_spelling_and_neighbors_matter(name: str) -> None:
     """Nothing real is masked: what a word's tag is worth changes with any other word that the encoder can see."""
-    model, given = tagger(name), select_rows(sentences(), torch.tensor([0]))
+    model, given = tagger(name), sentences().rows_of(slice(1))
     source = given.source
     assert source.ids is not None
     assert source.spelling is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,16 @@ def test_processes_that_compile_at_once_have_one_library(source: Path) -> None:
     assert [process.communicate(timeout=100)[0] for process in processes] == ["7\n"] * 3
     folder = native.cache_folder() / "native"
     assert [path.name for path in folder.iterdir()] == [path.name for path in folder.glob("seven-*.so")]
+
+
+@compiler
+def test_sources_are_utf_8_whatever_the_locale(source: Path) -> None:
+    source.write_text("/* ≤ 7 */ int seven(void) { return 7; }\n", encoding="utf-8")
+    code = "import pathlib, sys; from seqwright.core import native; library = native.library(pathlib.Path(sys.argv[1]))"
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", f"{code}; print(library.seven())", str(source)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.stdout, done.stderr) == ("7\n", "")
 
 
 @compiler

@@ -57,6 +57,14 @@ def test_inputs_and_gradients_of_other_strides() -> None:
     assert_close(weight.grad, 2 * plain[1])
 
 
+def test_a_single_vector_takes_pytorchs_product() -> None:
+    x, weight, upstream = torch.randn(8), torch.randn(16, 8), torch.randn(16)
+    for one, other in zip(
+        gradients(x, weight, None, upstream, linear.linear), gradients(x, weight, None, upstream, F.linear), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
 def test_layers_of_a_module_are_plain_where_nothing_is_trained() -> None:
     module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
     plain = copy.deepcopy(module)

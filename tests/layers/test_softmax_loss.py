@@ -46,6 +46,25 @@ def test_logits_of_minus_infinity_have_no_gradient() -> None:
     assert_close(logits.grad.sum(1), torch.zeros(3), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_large_logits_are_compared_before_they_are_rounded(smoothing: float) -> None:
+    """Near 1e6 a float is rounded to sixteenths; log-probabilities are of differences."""
+    logits = torch.full((2, 40), 1e6 - 1)
+    logits[:, [3, 35]] = 1e6
+    logits[1] -= 2e6
+    logits.requires_grad_()
+    exact = logits.detach().double().requires_grad_()
+    target = torch.tensor([3, 35])
+    expected = F.cross_entropy(exact, target, reduction="sum", label_smoothing=smoothing)
+    total = SoftmaxLoss.apply(logits, target, smoothing)
+    assert_close(total.double(), expected, rtol=1e-6, atol=0)
+    expected.backward()
+    total.backward()
+    assert logits.grad is not None
+    assert exact.grad is not None
+    assert_close(logits.grad.double(), exact.grad, rtol=1e-5, atol=1e-7)
+
+
 def test_undefined_logits_have_an_undefined_loss() -> None:
     logits = torch.randn(2, 40)
     logits[1, 3] = torch.nan

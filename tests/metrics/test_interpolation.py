@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from seqwright.core.config import UserError
 from seqwright.metrics.calibration import log_softmax
@@ -59,3 +60,23 @@ def test_geometric_weights_minimize_the_loss(seed: int) -> None:
             moved[n] = max(0.0, moved[n] + step)
             assert loss(weights) <= loss(moved) + 1e-12
     assert geometric_weights(3 * true_logits[None], targets)[0] == pytest.approx(1 / 3, rel=0.1)
+
+
+@pytest.mark.parametrize(("factors", "noise", "classes", "seed"), [((3, 3), 1, 500, 0), ((1, 3), 0.1, 60, 5)])
+def test_geometric_weights_are_the_minimum_where_newtons_whole_steps_are_not(
+    factors: tuple[float, float], noise: float, classes: int, seed: int
+) -> None:
+    """Of models that are alike and too sure: whole steps ended at 1.8 times the minimum, and at weights of 1e18."""
+    generator = np.random.default_rng(seed)
+    truth = 8 * generator.normal(size=(100, classes))
+    log_probs = np.stack([log_softmax(by * truth + noise * generator.normal(size=truth.shape)) for by in factors])
+    log_probs[0, :, :2] = -50
+    log_probs = np.maximum(log_probs, -50)
+    targets = np.array([generator.choice(classes, p=np.exp(row)) for row in log_softmax(truth)])
+
+    def nll(weights: np.ndarray) -> float:
+        pooled = np.einsum("m,mnc->nc", weights, log_probs)
+        return float(-log_softmax(pooled)[np.arange(100), targets].mean())
+
+    least = scipy.optimize.minimize(nll, [0.1, 0.1], bounds=[(0, None)] * 2, method="L-BFGS-B").fun
+    assert nll(geometric_weights(log_probs, targets)) == pytest.approx(least, abs=1e-6)

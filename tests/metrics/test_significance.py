@@ -21,6 +21,7 @@ from seqwright.metrics.significance import (
     interval_over_seeds,
     mean_value,
     permutation_p,
+    possible,
     resampled,
 )
 
@@ -240,3 +241,18 @@ def test_the_interval_of_a_mean_over_seeds_is_students_t_beside_that_over_exampl
 def test_one_seed_has_the_interval_over_its_examples_alone() -> None:
     assert interval_over_seeds([80.0], [(77.0, 84.0)]) == (77.0, 84.0)
     assert interval_over_seeds([80.0], [None]) is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends"),
+    [
+        ("sentence_accuracy", (0, 100)),
+        ("bracket_precision", (0, 100)),
+        ("bleu_moses", (0, 100)),
+        ("matthews", (-1, 1)),
+        ("word_error_rate", (0, 130)),
+        ("psnr_shown", (-9, 130)),
+    ],
+)
+def test_ends_of_intervals_are_values_that_a_score_can_have(metric: str, ends: tuple[float, float]) -> None:
+    assert possible(metric, -9, 130) == ends

@@ -7,7 +7,6 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import IGNORE, Batch, EncoderSizes, OutputSpec, Source, Vocabulary
-from seqwright.training.accumulation import select_rows
 
 V, WIDTH, HEADS, LAYERS, CONTEXT = 23, 16, 4, 2, 12
 VOCABULARY = Vocabulary(size=V, unk=0, pad=1, sos=2, eos=3, mask=4)
@@ -84,7 +83,7 @@ def test_padding_does_not_change_bert_logits(options: dict[str, object]) -> None
     model, batch = bert(**options), rows()
     together = model(batch)
     for row, length in enumerate(batch.source.mask.sum(1).tolist()):
-        one = select_rows(batch, torch.tensor([row]))
+        one = batch.rows_of(torch.tensor([row]))
         source = Source(mask=one.source.mask[:, :length], ids=one.source.ids[:, :length])
         alone = model(Batch.of_source(source, one.target[:, :length]))
         assert (together[row, :length] - alone[0]).abs().max() < 1e-9

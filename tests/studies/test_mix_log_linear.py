@@ -12,6 +12,7 @@ import seqwright as sw
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.models import mixture
+from seqwright.studies import mix
 from seqwright.studies.check import check
 
 TEXT = "".join(f"the {a} {b} sees {'a' if n % 3 else 'the'} {c}.\n" for n in range(40) for a, b, c in [
@@ -37,6 +38,15 @@ def test_with_an_ngram_the_mean_of_lower_loss_is_chosen(network: Any) -> None:
     assert summary["tuned"]["perplexity"] <= min(alone) * (1 + 1e-6)
     assert mixed.settings.model.config.mean == summary["mean"]
     assert all(result.holds for result in check(mixed))
+
+
+def test_the_mean_is_chosen_by_the_whole_text(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the sample that tunes the weights, which of a large vocabulary is small."""
+    monkeypatch.setattr(mix, "log_linear_weights", lambda runs, stream: np.array([9.0, 9.0]))
+    mixed = sw.mix([network.path], network.path.parent / "sharp", ngram=True)
+    summary = mixed.directory.summary()
+    assert summary["mean"] == mixed.settings.model.config.mean == "arithmetic"
+    assert np.isclose(sum(part["weight"] for part in summary["parts"]), 1)
 
 
 def test_asked_for_a_geometric_mean_it_is_the_normalized_product(network: Any) -> None:

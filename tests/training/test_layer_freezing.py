@@ -10,7 +10,6 @@ from seqwright.core.batch import Batch, EncoderSizes, OutputSpec, Source, Vocabu
 from seqwright.core.config import UserError
 from seqwright.studies.training_laws import _MemoryStore as Kept
 from seqwright.studies.training_laws import _RotatedFeed as Rotated
-from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 from seqwright.training.layer_freezing import LayerFreezing, depths, lr_scales
 from seqwright.training.objective import Objective
@@ -153,5 +152,5 @@ def test_auxiliary_loss_refuses_a_bidirectional_encoder() -> None:
 def test_auxiliary_loss_of_a_batch_is_the_sum_over_rows() -> None:
     model, inputs = classifier("gpt"), batch()
     objective = Objective(model, auxiliary=0.5)
-    parts = sum(objective(select_rows(inputs, torch.tensor([row])))[0] for row in range(4))
+    parts = sum(objective(inputs.rows_of(torch.tensor([row])))[0] for row in range(4))
     assert float(objective(inputs)[0]) == pytest.approx(float(parts), abs=1e-9)

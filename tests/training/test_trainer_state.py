@@ -340,6 +340,6 @@ def test_other_runtime_errors_pass_through(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*_: object) -> None:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(accumulation, "select_rows", broken)
+    monkeypatch.setattr(accumulation, "split_rows", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         Trainer(fresh(gpt()), shuffled(), options(steps=4, micro_batch_size="auto"), MemoryStore()).fit()

@@ -169,8 +169,8 @@ class Batch(Movable):
     def rows(self) -> int:
         return self.input.size(0)
 
-    def rows_of(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
+    def rows_of(self, rows: slice | Tensor) -> Self:
+        """The batch of some of its rows, in their order."""
         return self.mapped(lambda tensor: tensor[rows])
 
     def with_documents(self, sos: int) -> Self:

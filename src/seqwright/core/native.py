@@ -45,8 +45,8 @@ def library(source: Path) -> ctypes.CDLL | None:
 def _compiled(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
     """The shared library of a source and the headers that it includes, from the cache where it was compiled before on
     such a machine."""
-    text = source.read_text()
-    headers = [(source.parent / name).read_text() for name in INCLUDE.findall(text)]
+    text = source.read_text(encoding="utf-8")
+    headers = [(source.parent / name).read_text(encoding="utf-8") for name in INCLUDE.findall(text)]
     parts = [text, *headers, compiler, *flags, _processor()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = cache_folder() / "native" / f"{source.stem}-{key[:16]}.so"

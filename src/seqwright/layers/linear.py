@@ -47,6 +47,7 @@ def has_kernel(x: Tensor, weight: Tensor) -> bool:
         and torch.is_grad_enabled()
         and x.device.type == weight.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
+        and x.dim() > 1
         and x.numel() * len(weight) >= MIN_PRODUCT
         and prefers_onednn()
         and not torch.is_autocast_enabled("cpu")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from seqwright.core.huge_pages import zeros
@@ -174,8 +173,10 @@ class SlotCache(KVCache):
     def _resized(self, size: int) -> SlotCache:
         if size == self.size:
             return self
-        more = size - self.size
-        key, value = (F.pad(old, (0, 0, 0, 0, 0, more)) for old in (self.key, self.value))
+        rows, layers, _, *head = self.key.shape
+        key, value = (zeros(old, rows, layers, size + 1, *head) for old in (self.key, self.value))
+        for buffer, old in ((key, self.key), (value, self.value)):
+            buffer[:, :, : self.size] = old[:, :, : self.size]
         return replace(self, key=key, value=value)
 
 

@@ -18,36 +18,50 @@ INLINE float logit_at(const void *row, int64_t i, const int half) {
     return half ? widened_one((const uint16_t *)row + i) : ((const float *)row)[i];
 }
 
-/* Of a row: the loss of its target, whose share is 1 - smoothing beside smoothing / count of every logit. */
-INLINE float row_loss(const void *row, int64_t count, int64_t target, float smoothing, float *normalizer,
-                      const int half) {
-    int64_t whole = count - count % LANES, i;
-    vec most = (vec){0} - INFINITY, sums = {0}, plain = {0};
-    float greatest = -INFINITY, sum = 0, total = 0;
-    for (i = 0; i < whole; i += LANES) {
-        vec x = logits_at(row, i, half);
-        most = choose(x > most, x, most);
-        plain += x;
-    }
-    for (int n = 0; n < LANES; n++) greatest = most[n] > greatest ? most[n] : greatest;
-    for (; i < count; i++) {
-        float x = logit_at(row, i, half);
-        greatest = x > greatest ? x : greatest;
-        total += x;
-    }
-    for (i = 0; i < whole; i += LANES) sums += exp_of(logits_at(row, i, half) - greatest);
-    for (; i < count; i++) sum += expf(logit_at(row, i, half) - greatest);
-    *normalizer = greatest + logf(sum + sum_of(sums));
-    float loss = *normalizer - (1 - smoothing) * logit_at(row, target, half);
-    return smoothing ? loss - smoothing * (total + sum_of(plain)) / count : loss;
+/* Of a row: log p = (logit - greatest) - log_total, in this order, since greatest + log_total of large logits would be
+rounded by more than log p is. */
+typedef struct {
+    float greatest, log_total;
+} Normalizer;
+
+INLINE float log_prob(const void *row, int64_t i, Normalizer by, const int half) {
+    return (logit_at(row, i, half) - by.greatest) - by.log_total;
 }
 
-INLINE void row_gradient(const void *row, int64_t count, int64_t target, float smoothing, float normalizer,
-                         float upstream, void *out, const int half) {
+/* Of a row: the loss of its target, whose share is 1 - smoothing beside smoothing / count of every logit. */
+INLINE float row_loss(const void *row, int64_t count, int64_t target, float smoothing, Normalizer *by, const int half) {
+    int64_t whole = count - count % LANES, i;
+    vec maxima = (vec){0} - INFINITY, exp_sums = {0}, sums = {0};
+    float greatest = -INFINITY, exp_sum = 0, sum = 0;
+    for (i = 0; i < whole; i += LANES) {
+        vec x = logits_at(row, i, half);
+        maxima = choose(x > maxima, x, maxima);
+    }
+    for (int n = 0; n < LANES; n++) greatest = maxima[n] > greatest ? maxima[n] : greatest;
+    for (; i < count; i++) greatest = logit_at(row, i, half) > greatest ? logit_at(row, i, half) : greatest;
+    for (i = 0; i < whole; i += LANES) {
+        vec shifted = logits_at(row, i, half) - greatest;
+        exp_sums += exp_of(shifted);
+        sums += shifted;
+    }
+    for (; i < count; i++) {
+        float shifted = logit_at(row, i, half) - greatest;
+        exp_sum += expf(shifted);
+        sum += shifted;
+    }
+    by->greatest = greatest;
+    by->log_total = logf(exp_sum + sum_of(exp_sums));
+    if (!smoothing) return -log_prob(row, target, *by, half);
+    float mean = (sum + sum_of(sums)) / count - by->log_total;
+    return -(1 - smoothing) * log_prob(row, target, *by, half) - smoothing * mean;
+}
+
+INLINE void row_gradient(const void *row, int64_t count, int64_t target, float smoothing, Normalizer by, float upstream,
+                         void *out, const int half) {
     int64_t i = 0;
-    float spread = smoothing / count, own = expf(logit_at(row, target, half) - normalizer);
+    float spread = smoothing / count, target_prob = expf(log_prob(row, target, by, half));
     for (; i + LANES <= count; i += LANES) {
-        vec shifted = logits_at(row, i, half) - normalizer;
+        vec shifted = (logits_at(row, i, half) - by.greatest) - by.log_total;
         vec gradient = (choose(shifted < -87.0f, (vec){0}, exp_of(shifted)) - spread) * upstream;
         if (half)
             narrow((uint16_t *)out + i, gradient);
@@ -56,7 +70,7 @@ INLINE void row_gradient(const void *row, int64_t count, int64_t target, float s
     }
     for (int64_t n = i; n <= count; n++) { /* the rest, and the target at last */
         int64_t at = n < count ? n : target;
-        float gradient = (n < count ? expf(logit_at(row, n, half) - normalizer) : own - (1 - smoothing)) - spread;
+        float gradient = (n < count ? expf(log_prob(row, n, by, half)) : target_prob - (1 - smoothing)) - spread;
         if (half)
             narrow_one((uint16_t *)out + at, gradient * upstream);
         else
@@ -64,17 +78,19 @@ INLINE void row_gradient(const void *row, int64_t count, int64_t target, float s
     }
 }
 
-/* loss and normalizer (rows,) of logits (rows, count); rows whose target is `ignore` have loss 0. Returns the first row
+/* loss and normalizers (rows,) of logits (rows, count); rows whose target is `ignore` have loss 0. Returns the first row
 whose target is no logit, -1 where there is none: then nothing has been computed. */
 int64_t softmax_loss(const void *logits, int64_t half, const int64_t *target, int64_t rows, int64_t count,
-                     double smoothing, int64_t ignore, float *loss, float *normalizer, int64_t threads) {
+                     double smoothing, int64_t ignore, float *loss, Normalizer *normalizer, int64_t threads) {
     for (int64_t r = 0; r < rows; r++)
         if (target[r] != ignore && (target[r] < 0 || target[r] >= count)) return r;
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows * count > PARALLEL)
     for (int64_t r = 0; r < rows; r++) {
         const char *row = (const char *)logits + r * count * (half ? 2 : 4);
-        loss[r] = normalizer[r] = 0;
-        if (target[r] == ignore) continue;
+        if (target[r] == ignore) {
+            loss[r] = 0;
+            continue;
+        }
         loss[r] = half ? row_loss(row, count, target[r], smoothing, normalizer + r, 1)
                        : row_loss(row, count, target[r], smoothing, normalizer + r, 0);
     }
@@ -83,7 +99,7 @@ int64_t softmax_loss(const void *logits, int64_t half, const int64_t *target, in
 
 /* gradient (rows, count) of the summed loss, times `upstream` */
 void softmax_gradient(const void *logits, int64_t half, const int64_t *target, int64_t rows, int64_t count,
-                      double smoothing, int64_t ignore, const float *normalizer, double upstream, void *gradient,
+                      double smoothing, int64_t ignore, const Normalizer *normalizer, double upstream, void *gradient,
                       int64_t threads) {
     int64_t bytes = count * (half ? 2 : 4);
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows * count > PARALLEL)

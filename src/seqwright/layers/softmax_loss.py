@@ -45,9 +45,10 @@ class SoftmaxLoss(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
         logits, target = logits.contiguous(), target.contiguous()
-        loss, normalizer = torch.empty(2, len(target), dtype=torch.float32)
-        given = _given(logits, target, smoothing)
-        wrong = kernels().softmax_loss(*given, loss.data_ptr(), normalizer.data_ptr(), torch.get_num_threads())
+        loss = logits.new_empty(len(target), dtype=torch.float32)
+        normalizer = logits.new_empty(len(target), 2, dtype=torch.float32)  # greatest logit and log-total of each row
+        arguments = _arguments(logits, target, smoothing)
+        wrong = kernels().softmax_loss(*arguments, loss.data_ptr(), normalizer.data_ptr(), torch.get_num_threads())
         if wrong >= 0:
             raise IndexError(f"Target {int(target[wrong])} is out of bounds.")  # as PyTorch has it
         context.save_for_backward(logits, target, normalizer)
@@ -59,12 +60,12 @@ class SoftmaxLoss(torch.autograd.Function):
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
         logits, target, normalizer = context.saved_tensors
         gradient = torch.empty_like(logits)
-        given = _given(logits, target, context.smoothing)
+        arguments = _arguments(logits, target, context.smoothing)
         pointers = normalizer.data_ptr(), float(upstream), gradient.data_ptr()
-        kernels().softmax_gradient(*given, *pointers, torch.get_num_threads())
+        kernels().softmax_gradient(*arguments, *pointers, torch.get_num_threads())
         return gradient, None, None
 
 
-def _given(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Any, ...]:
+def _arguments(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Any, ...]:
     half = logits.dtype == torch.bfloat16
     return logits.data_ptr(), half, target.data_ptr(), *logits.shape, smoothing, IGNORE

@@ -28,12 +28,12 @@ T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 Z95 = 1.959964
 """97.5 % point of the normal distribution."""
 
-PERCENTAGES = (
-    *("accuracy", "f1", "macro_f1", "micro_f1", "weighted_f1", "word_f1", "bracket_f1", "exact_match"),
-    *("bleu", "bleu_lowercased", "chrf", "chrf_lowercased", "rouge_1", "rouge_2", "rouge_l"),
-)
-CORRELATIONS = ("pearson", "spearman", "matthews")
-"""Scores from -1 to 1. All that are neither these nor percentages are losses, errors and decibels: at least 0."""
+PERCENTAGES = {"accuracy", "f1", "precision", "recall", "match", "bleu", "chrf", "rouge"}
+"""Scores from 0 to 100, by a word of their names: sentence_accuracy, rouge_l."""
+CORRELATIONS = {"pearson", "spearman", "matthews"}
+"""Scores from -1 to 1."""
+UNBOUNDED = {"psnr"}
+"""Logarithms. All other scores are losses and errors: at least 0."""
 
 System = Sequence[Counts]
 """Counts of a metric on the same examples, of one model or of one for each seed."""
@@ -124,7 +124,9 @@ def interval_over_seeds(
 
 def possible(metric: str, low: float, high: float) -> tuple[float, float]:
     """The ends of an interval within the values that a metric can have: those of few seeds may lie beyond."""
-    least, most = (-1.0, 1.0) if metric in CORRELATIONS else (0.0, 100.0 if metric in PERCENTAGES else math.inf)
+    words = {*metric.split("_")}
+    least = -1.0 if words & CORRELATIONS else -math.inf if words & UNBOUNDED else 0.0
+    most = 1.0 if words & CORRELATIONS else 100.0 if words & PERCENTAGES else math.inf
     return min(max(low, least), most), min(max(high, least), most)
 
 

@@ -15,7 +15,6 @@ from seqwright.core.ranks import Ranks
 from seqwright.pipeline.recipe import Recipe
 from seqwright.runs.directory import RunDirectory
 from seqwright.training import machine
-from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 from seqwright.training.parallel import reduces_unused
 from seqwright.training.tensor_parallel import refuse_unsplit
@@ -149,4 +148,4 @@ class RankFeed:
     def batch(self, step: int) -> Batch:
         batch = self.feed.batch(step)
         mine = self.ranks.rows(batch.rows) or range(1)
-        return select_rows(batch, torch.arange(mine.start, mine.stop))
+        return batch.rows_of(slice(mine.start, mine.stop))

@@ -26,12 +26,14 @@ from seqwright.runs.finding import training_with
 from seqwright.runs.overlap import hold_out_the_same, training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
-from seqwright.studies.mix_log_linear import log_linear
+from seqwright.studies.mix_log_linear import log_linear_weights
 from seqwright.studies.mix_translators import mix_translators
 from seqwright.studies.mix_weights import idle_parts
 
 MIXED = {"translate": "translation", "classify": "classification", "generate": "language modeling"}
 """Tasks whose models can be mixed, by the verb of their runs."""
+GAIN = 0.005
+"""Share of the loss that a log-linear mixture must save, since scoring with it computes whole distributions."""
 
 
 def mix(
@@ -70,19 +72,22 @@ def mix(
     with np.errstate(divide="ignore"):
         mixed = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
     mean = "arithmetic"
-    if (geometric or final is not None) and (powers := log_linear(runs, stream, log_probs, weights, asked=geometric)):
-        weights, mean = np.array(powers), "geometric"
-    parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
-    table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
-    settings = first.settings.remade(path.name, table)
-    model = build.model(settings.model, first.tokenizer.vocabulary)
-    model.models = [run.model for run in runs]
-    if mean == "geometric":
-        mixed = _log_probs(first, stream, model)
+    excluded = np.isneginf(log_probs).any()
+    if geometric and excluded:
+        raise UserError(
+            "a run gives some token of the held-out text no probability, so the geometric mean has none either; omit"
+            " --geometric, or smooth that run."
+        )
+    if geometric or (final is not None and not excluded):
+        powers = log_linear_weights(runs, stream)
+        pooled = _log_probs(first, stream, _mixture(runs, powers, "geometric", path)[1])
+        # By the whole text: of a large vocabulary the sample that tunes the weights is a few hundred tokens.
+        if geometric or pooled.mean() > (1 - GAIN) * mixed.mean():
+            weights, mean, mixed = powers, "geometric", pooled
     warnings = [*training_overlap(runs, on)]
     if final is not None:
         runs = [*runs[:-1], final()]
-        model.models[-1] = runs[-1].model
+    settings, model = _mixture(runs, weights, mean, path)
     warnings += idle_parts([run.path for run in runs], weights)
     if runs[-1].settings.data.refit:  # no longer held out of the mixture
         settings = replace(settings, data=replace(settings.data, refit=True))
@@ -104,6 +109,16 @@ def mix(
         tuned=_tuned(mixed, stream),
         corpus=first.summary.get("corpus", ""),
     )
+
+
+def _mixture(runs: Sequence[Run], weights: Floats, mean: str, path: Path) -> tuple[Any, Any]:
+    """The settings and the model of a mixture."""
+    parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
+    table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
+    settings = runs[0].settings.remade(path.name, table)
+    model = build.model(settings.model, runs[0].tokenizer.vocabulary)
+    model.models = [run.model for run in runs]
+    return settings, model
 
 
 def _tuned(log_probs: Floats, stream: Stream) -> dict[str, float]:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqwright.core.batch import Batch
-from seqwright.core.config import UserError
 from seqwright.data.text.stream import Stream
 from seqwright.metrics.interpolation import geometric_weights
 from seqwright.metrics.likelihood import targets_of
@@ -23,32 +22,11 @@ WINDOW = 256
 """Tokens of a window, at most."""
 IMPOSSIBLE = -50.0
 """log p of ids that a model excludes, for tuning."""
-GAIN = 0.005
-"""Share of the loss that a log-linear mixture must save, since scoring with it computes whole distributions."""
 
 
-def log_linear(
-    runs: Sequence[Run], stream: Stream, log_probs: Floats, shares: Floats, *, asked: bool
-) -> list[float] | None:
-    """Weights of the log-linear mixture, unless the linear one of these shares is about as good and no other was asked
-    for. `log_probs` (T, M) are those of the text's tokens."""
-    if np.isneginf(log_probs).any():
-        if asked:
-            raise UserError(
-                "a run gives some token of the held-out text no probability, so the geometric mean has none either;"
-                " omit --geometric, or smooth that run."
-            )
-        return None
-    distributions, targets = _sample(runs, stream)  # (M, N, V), (N,)
-    weights = geometric_weights(distributions, targets)
-    if asked:
-        return list(map(float, weights))
-    at = np.arange(len(targets))
-    pooled = np.einsum("m,mnv->nv", weights, distributions)
-    geometric = np.logaddexp.reduce(pooled, axis=1) - pooled[at, targets]
-    with np.errstate(divide="ignore"):
-        linear = -np.logaddexp.reduce(distributions[:, at, targets] + np.log(shares)[:, None], axis=0)
-    return list(map(float, weights)) if geometric.mean() < (1 - GAIN) * linear.mean() else None
+def log_linear_weights(runs: Sequence[Run], stream: Stream) -> Floats:
+    """Weights of the log-linear mixture under which a sample of a text is most probable."""
+    return geometric_weights(*_sample(runs, stream))
 
 
 @torch.inference_mode()

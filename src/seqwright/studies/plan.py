@@ -33,7 +33,6 @@ from seqwright.studies.plan_result import Measured, Plan
 from seqwright.studies.scaling_plan import RankSizes, strategies
 from seqwright.studies.step_cost import StepCost, step_cost
 from seqwright.training import machine
-from seqwright.training.accumulation import select_rows
 from seqwright.training.trainer import total_steps
 
 OPTIMIZER_BYTES = {"adamw": 8, "muon": 8, "adam": 8, "sgd": 4, "adafactor": 0}
@@ -211,7 +210,7 @@ def _measured(wanted: Recipe, progress: Progress, *, gpus: int | None, gpu: str)
         feed = task.feed(model)
         batch = feed.batch(0)
         steps = None if training.minutes and not training.steps else total_steps(training, feed)
-        row = select_rows(batch, torch.tensor([0]))
+        row = batch.rows_of(slice(1))
         forecast = _plan(wanted, sizes, row, rows=batch.rows, steps=steps, gpus=gpus, gpu=gpu)
         on = machine.device(training.device)
         if on.type == "cuda":

@@ -15,7 +15,6 @@ from seqwright.layers.cross_entropy import ALIGNMENT, MAX_LOGITS, MAX_LOGITS_CUD
 from seqwright.layers.heads import MLMHead
 from seqwright.studies.layer_table import Layer, is_recurrent, needs_values, on_meta_device
 from seqwright.studies.step_trace import LOSS, Operation, trace_step
-from seqwright.training.accumulation import select_rows
 from seqwright.training.config import TrainingConfig
 
 MASKED = 0.15
@@ -56,7 +55,7 @@ def step_cost(
 ) -> StepCost:
     """The cost of a micro-batch of so many rows like `row` on a type of device."""
     half, model = config.precision == "bf16", on_meta_device(make)
-    batch = select_rows(row, torch.zeros(rows, dtype=torch.long))
+    batch = row.rows_of(torch.zeros(rows, dtype=torch.long))
     loss = _loss(model, batch.target.numel(), half=half, on=on)
     if is_recurrent(model):
         return _by_outputs(model, layers, rows, loss, half=half)

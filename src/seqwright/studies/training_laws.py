@@ -16,7 +16,6 @@ from seqwright.core.protocols import Trainable
 from seqwright.core.ranks import TensorGroups
 from seqwright.core.storage import load_tensors, save_tensors
 from seqwright.studies.laws import Law, max_difference
-from seqwright.training.accumulation import select_rows
 from seqwright.training.checkpoint_store import Gather
 from seqwright.training.config import TrainingConfig
 from seqwright.training.objective import Objective
@@ -38,7 +37,7 @@ def gradient_accumulation_equals_one_batch(model: Any, batch: Batch) -> float:
     with torch.enable_grad():
         whole = gradients([batch])
         rows = torch.arange(batch.rows, device=batch.input.device).unsqueeze(1)
-        accumulated = gradients([select_rows(batch, row) for row in rows])
+        accumulated = gradients([batch.rows_of(row) for row in rows])
     return max(max_difference(one, other) for one, other in zip(whole, accumulated, strict=True))
 
 
@@ -115,7 +114,7 @@ class _RotatedFeed:
     carried = False
 
     def batch(self, step: int) -> Batch:
-        return select_rows(self.rows, (torch.arange(self.rows.rows) + step) % self.rows.rows)
+        return self.rows.rows_of((torch.arange(self.rows.rows) + step) % self.rows.rows)
 
 
 def _trainer(model: nn.Module, batch: Batch, **changes: Any) -> Trainer:

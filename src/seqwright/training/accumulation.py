@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -39,7 +38,8 @@ def accumulate(
     micro_batches = split_rows(batch.rows, rows, ranks)
     mine = ranks.rows(batch.rows)
     for number, (indices, weight) in enumerate(micro_batches, 1):
-        micro_batch = select_rows(batch, indices).to(device, non_blocking=True)
+        # A copy of a whole batch would not be in the page-locked memory that its feed may have put it in.
+        micro_batch = (batch if len(indices) == batch.rows else batch.rows_of(indices)).to(device, non_blocking=True)
         before = state
         if state is not None and len(indices) < len(mine):
             at = (indices - mine.start).to(device)
@@ -74,15 +74,6 @@ def refuse_idle_ranks(feed: Feed, ranks: Ranks) -> None:
             f'the training text makes {feed.batch(0).rows} rows with carried state (data.examples = "bptt"), fewer'
             f" than {ranks.size} ranks; start fewer processes, or raise training.batch_size."
         )
-
-
-def select_rows(batch: Batch, rows: Tensor) -> Batch:
-    """The batch restricted to these rows."""
-    if len(rows) == batch.rows:
-        return batch
-    documents = None if batch.documents is None else batch.documents[rows]
-    source = batch.source.select(rows)
-    return replace(batch, source=source, input=batch.input[rows], target=batch.target[rows], documents=documents)
 
 
 def cat_states(states: list[State]) -> State | None:

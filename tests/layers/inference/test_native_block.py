@@ -74,6 +74,16 @@ def test_compiled_steps_have_the_same_log_probs(name: str) -> None:
 
 
 @torch.inference_mode()
+def test_a_step_of_no_tokens_changes_nothing() -> None:
+    """Compiled C reads one embedding of each row."""
+    fast, ids = optimize_for_inference(gpt()), torch.randint(4, 70, (3, 3))
+    _, state = fast.step(ids[:, :2], fast.start(Source.empty(3), capacity=8))
+    none, state = fast.step(ids[:, :0], state, all_positions=True)
+    assert none.shape == (3, 0, 70)
+    assert_close(fast.step(ids[:, 2:], state)[0], steps(gpt(), ids)[0], rtol=0, atol=2e-5)
+
+
+@torch.inference_mode()
 def test_a_row_alone_equals_itself_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: to the bit, whatever the number of rows."""
     monkeypatch.setattr(packed_linear, "MIN_WEIGHTS", 1)  # the small output layer, too
@@ -120,6 +130,10 @@ def test_compiled_heads_normalize(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(head, NativeTokenHead)
     hidden = 20 * torch.randn(5, 3, 40)
     assert_close(head.log_probs(hidden), model.head.log_probs(hidden), rtol=1e-6, atol=1e-5)
+    first = torch.eye(40)[:1]
+    model.head.readout.weight[:, 0] = 1e6 - torch.arange(70) % 5  # near it floats are rounded to sixteenths
+    exact = copy.deepcopy(model).double().head.log_probs(first.double())
+    assert_close(optimize_for_inference(model).head.log_probs(first).double(), exact, rtol=1e-6, atol=0)
 
 
 @torch.inference_mode()

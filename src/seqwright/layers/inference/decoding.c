@@ -468,8 +468,8 @@ int64_t log_probs(const Linear *layer, const float *x, int64_t rows, float *y, i
         vec sums = {0};
         for (int64_t i = 0; i < whole; i += LANES) sums += exp_of(*(vec *)(row + i) - greatest);
         for (int64_t i = whole; i < outputs; i++) sum += expf(row[i] - greatest);
-        float normalizer = greatest + logf(sum + sum_of(sums));
-        for (int64_t i = 0; i < outputs; i++) row[i] -= normalizer;
+        float log_total = logf(sum + sum_of(sums)); /* taken off last, as in softmax_loss.c */
+        for (int64_t i = 0; i < outputs; i++) row[i] = (row[i] - greatest) - log_total;
     }
     return 0;
 }

@@ -108,7 +108,7 @@ class NativeBlock(Block):
             fields.cos, fields.sin = floats(cos, self.kept), floats(sin, self.kept)
 
     def masks_cache(self, kv_cache: KVCache, steps: int) -> bool:
-        if steps > 1 or not isinstance(kv_cache, SlotCache) or torch.is_autocast_enabled("cpu"):
+        if steps != 1 or not isinstance(kv_cache, SlotCache) or torch.is_autocast_enabled("cpu"):
             return False
         return kv_cache.key.dtype in DTYPES and kv_cache.key.is_contiguous()
 
@@ -177,7 +177,7 @@ class NativeBlocks(Blocks):
             self.fields = StackFields(ctypes.addressof(array), *sizes, where, scale, norm)
 
     def decode(self, x: Tensor, state: KVCache, count: Tensor | None) -> tuple[Tensor, KVCache] | None:
-        if self.fields is None or x.size(1) > 1 or not isinstance(state, SlotCache):
+        if self.fields is None or x.size(1) != 1 or not isinstance(state, SlotCache):
             return None
         if not self.masks_cache(state, 1):
             return None
