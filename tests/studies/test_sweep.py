@@ -200,6 +200,19 @@ def test_seeds_are_repetitions(text: str, tmp_path: Path) -> None:
     assert [sw.open(run).settings.training.seed for run in results.chosen.runs] == [1, 2]
 
 
+def test_test_scores_of_other_seeds_are_not_those_of_the_setting(text: str, tmp_path: Path) -> None:
+    settings = ["tokenizer.kind=characters", "model.width=4,8", "training.steps=2", "training.sample_every=0"]
+    one, two = (
+        sw.sweep(text=text, model="rnn", set=settings, seeds=seeds, run=tmp_path / "sweep", on=text).results
+        for seeds in (1, 2)
+    )
+    assert one.test is not None
+    assert two.test is not None
+    assert two.chosen.setting == one.chosen.setting
+    assert (len(one.test["runs"]), len(two.test["runs"])) == (1, 2)
+    assert "read before" in two.notes[0]
+
+
 def test_models_that_no_seed_changes_are_trained_once(text: str, tmp_path: Path) -> None:
     settings = ["tokenizer.kind=characters", "model.order=1,2"]
     results = sw.sweep(text=text, model="ngram", set=settings, seeds=2, run=tmp_path / "sweep").results

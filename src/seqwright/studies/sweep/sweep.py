@@ -219,7 +219,8 @@ def _test_scores(
     path, notes = folder / "test.json", []
     if path.is_file():
         before = read_json(path)
-        if before.get("setting") == chosen.setting and before.get("on") == files:
+        same_seeds = [Path(run).name for run in before.get("runs", ())] == [Path(run).name for run in chosen.runs]
+        if before.get("setting") == chosen.setting and before.get("on") == files and same_seeds:
             return before, []
         notes.append(f"test data was read before in this sweep ({path}): the more often, the less it says.")
     scores = [open_run(Path(run)).evaluate(files)["scores"] for run in chosen.runs]
