@@ -33,7 +33,8 @@ from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
 @click.option(
     "--label-errors",
     type=click.IntRange(1),
-    help="List the N most likely label errors, of the training data of a bag of n-grams or of FILE.",
+    help="List the N most likely label errors of FILE. Default: of the training data of a bag of n-grams, by"
+    " cross-validation, or of the validation data of a network.",
 )
 @click.argument("more", nargs=-1, metavar="")
 @COLUMNS
