@@ -137,7 +137,7 @@ def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) ->
         return
     echo(doubted.probabilities)
     if not doubted:
-        echo("no label is doubted: all texts are classified as they are labeled.")
+        echo("no label is doubted: all judged texts are classified as they are labeled.")
     else:
         shown = f"the {n:,} least probable labels first" if len(doubted) > n else "the least probable label first"
         echo(f"{quantity(len(doubted), 'text')} classified otherwise, {shown}:")

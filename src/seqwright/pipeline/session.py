@@ -71,7 +71,7 @@ class TrainingSession:
     ):
         self.recipe, self.directory, self.progress, self.ranks = wanted, directory, progress, ranks
         self.moved = moved
-        """Whether data files have other names than those of the recipe on disk."""
+        """Whether data files have other names than those of the recipe on disk, or are parsed otherwise."""
         self.background = BackgroundStore(self)
         self.board: TensorBoard | None = None
         self.followed = ranks.size == 1
@@ -141,6 +141,10 @@ class TrainingSession:
             if not self.directory.learned:
                 raise
             raise UserError(f"{error} {moved_files(self.directory.path, self.recipe.data)}") from error
+        except UserError as error:
+            if not self.moved:
+                raise
+            raise OtherDataError(str(error)) from error
 
     def _refuse_other_data(self, checkpoint: Checkpoint | None) -> None:
         """Raises where training would be resumed on data of another hash: scores could not be compared."""
