@@ -69,7 +69,7 @@ def training_label_errors(
     outputs, judged = out_of_fold(new_model, rows, codec, data, progress)
     if not judged.any():
         raise UserError(
-            "no training text can be judged by a model fitted without it: each has a label of its own, or is empty; name"
+            "no training text can be judged by a model fitted without it: each is empty or alone has its label; name"
             " other labeled data with --on FILE."
         )
     scaled = scale_temperature(outputs, settings.decoding.temperature)
