@@ -68,6 +68,13 @@ def test_a_geometric_mean_that_is_asked_for_is_taken_with_an_ngram_too(
     assert "lower NLL than" not in shown  # nothing was compared
 
 
+def test_a_folder_that_holds_a_run_is_refused_before_anything_is_written(network: Any) -> None:
+    folder = network.path.parent
+    with pytest.raises(UserError, match="already holds a run"):
+        sw.mix([network.path], network.path, ngram=True)
+    assert not (folder / f"{network.path.name}-ngram").exists()
+
+
 def test_asked_for_a_geometric_mean_it_is_the_normalized_product(network: Any) -> None:
     folder = network.path.parent
     ngram = sw.train(

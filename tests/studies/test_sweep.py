@@ -182,6 +182,8 @@ def test_a_sweep_chooses_on_validation_reads_test_once_and_goes_on(
     wider = swept("2", "3").results
     assert wider.chosen.setting == {"model.order": "3"}
     assert "read before" in wider.notes[0]
+    assert ", read once, of" in str(again)
+    assert "test data read 2 times in this sweep" in str(swept("2", "3"))  # still, when nothing is read
 
 
 def test_successive_halving_trains_fewer_settings_longer(text: str, tmp_path: Path) -> None:
