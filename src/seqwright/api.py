@@ -363,7 +363,7 @@ def mix(
     run = folders.pop() if run is None else run
     parts = [open(path) for path in folders]
     if ngram:
-        mix_with_ngram(parts, on, Path(run), open_run=open)
+        mix_with_ngram(parts, on, Path(run), open_run=open, geometric=geometric)
     else:
         make_mixture(parts, on, Path(run), geometric=geometric)
     return open(run)

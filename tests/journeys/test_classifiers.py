@@ -144,6 +144,9 @@ def test_label_errors_of_training_texts_are_judged_out_of_fold(tmp_path: Path, s
     assert "was judged by a model fitted without it and its copies" in shown.out
     assert "Not judged: 2, empty or the only texts of their label." in shown.out
     assert run.label_errors(limit=4) == run.label_errors(limit=9)[:4]
+    (tmp_path / "two.tsv").write_text("a\tgood film\nb\tbad film\n", encoding="utf-8")
+    two = sw.train(labeled=str(tmp_path / "two.tsv"), run=tmp_path / "two")
+    assert "no training text can be judged" in seqwright("evaluate", two.path, "--label-errors", "2").err
     learned = seqwright("evaluate", run.path, "--label-errors", "2", "--on", tmp_path / "train.tsv")
     assert "without --on, each text is judged by a model that was not" in learned.err
 
@@ -178,7 +181,8 @@ def test_missing_data_of_a_bag_name_the_whole_command(tmp_path: Path, seqwright:
 
 def test_columns_that_were_found_may_be_named(tmp_path: Path, seqwright: Command) -> None:
     rows = [line.split("\t") for line in labeled_lines(60, 4)]
-    lines = ["text,label,other", *(f"{text},{label},{label} {text} {n}" for n, (label, text) in enumerate(rows))]
+    lines = ["text,label,other,topic"]
+    lines += [f"{text},{label},{label} {text} {n},{'xyz'[n % 3]}" for n, (label, text) in enumerate(rows)]
     (tmp_path / "train.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train = ("train", "--labeled", tmp_path / "train.csv", "--run", tmp_path / "run")
     assert seqwright(*train).status == 0
@@ -189,6 +193,9 @@ def test_columns_that_were_found_may_be_named(tmp_path: Path, seqwright: Command
     result = seqwright(*train, "--columns", "text=other,label=label")
     assert result.status == 2
     assert "data.columns was [], now ['label', 'other']" in result.err
+    result = seqwright(*train, "--columns", "text=text,label=topic")  # of unknown labels
+    assert "data.columns was [], now ['topic', 'text']" in result.err
+    assert "another folder" in result.err
     assert seqwright("evaluate", tmp_path / "run", "--on", tmp_path / "train.csv").status == 0
 
 

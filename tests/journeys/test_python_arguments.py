@@ -40,6 +40,10 @@ CALLS: list[tuple[Callable[[Any, Any, str], Any], str]] = [
     (lambda bag, lm, file: bag.evaluate(file, label_errors=5), r"run\.label_errors\(on, limit=5\)"),
     (lambda bag, lm, file: bag.evaluate(file, json=True), r"\.as_json\(\)"),
     (lambda bag, lm, file: bag.evaluate(file, file), r"several texts or files are a list"),
+    (lambda bag, lm, file: bag.evaluate([]), r"on=\[\] names no file; name one, or leave it out"),
+    (lambda bag, lm, file: lm.evaluate(()), r"on=\(\) names no file"),
+    (lambda bag, lm, file: bag.label_errors([]), r"on=\[\] names no file"),
+    (lambda bag, lm, file: lm.evaluate(""), r"an empty name is no file; name one, or the folder that holds them\.$"),
     (lambda bag, lm, file: bag.evaluate(file, progress=True), r"progress is a subclass of .*, or None, not True"),
     (lambda bag, lm, file: bag.label_errors(file, "3"), r"limit is a whole number, not '3'"),
     (lambda bag, lm, file: bag.label_errors(file, 0), r"limit must be at least 1"),
@@ -49,6 +53,7 @@ CALLS: list[tuple[Callable[[Any, Any, str], Any], str]] = [
     (lambda bag, lm, file: lm.tokenizer.encode(5), r"is no text"),
     (lambda bag, lm, file: lm.tokenizer.decode("x"), r"are no ids; give a list of numbers from 0"),
     (lambda bag, lm, file: lm.tokenizer.tokens([10**9]), r"are no ids"),
+    (lambda bag, lm, file: lm.tokenizer.decode([-100]), r"are no ids"),
     (lambda bag, lm, file: sw.open(None), r"open: path is the path of a file or folder, not None"),  # type: ignore[arg-type]
     (lambda bag, lm, file: sw.open(bag.path, columns=5), r"columns=5 names no columns"),  # type: ignore[arg-type]
     (lambda bag, lm, file: sw.train(5), r"train: recipe is .* not 5 \(int\)"),  # type: ignore[arg-type]
@@ -89,6 +94,7 @@ def test_values_of_numpy_and_columns_are_read_and_tables_are_not(folder: Path) -
     with pytest.raises(sw.UserError, match=r"a table \(Frame\) is no list of texts; give a column: classify\(table\["):
         bag.classify(Frame())
     assert bag.evaluate(folder / "rows.tsv", progress=None)["accuracy"] == 100
+    assert bag.classify("fine", explain=np.array([1]).any()).explanation is not None
 
 
 class Row(NamedTuple):

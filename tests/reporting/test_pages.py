@@ -197,12 +197,15 @@ def test_leaderboard_is_sorted_and_draws_every_run() -> None:
 
 
 def test_keys_that_only_some_recipes_have_are_folded_unless_those_differ() -> None:
-    keys = {"model.kind": ["ngram", "gpt", "gpt"], "model.width": [None, 64, 128], "model.heads": [None, 4, 4]}
+    keys = {"model.kind": ("ngram", "gpt", "gpt"), "model.width": (None, 64, 128), "model.heads": (None, 4, 4)}
     open_table, folded = differences(["a", "b", "c"], keys)
     assert Outline(open_table).texts["td"] == ["model.kind", "ngram", "gpt", "gpt", "model.width", "–", "64", "128"]
     assert folded.startswith("<details><summary>Show keys that are set in some of these recipes only: 1</summary>")
     assert Outline(folded).texts["td"] == ["model.heads", "–", "4", "4"]
-    assert differences(["a", "b"], {"model.width": [64, 128]})[1] == ""
+    assert differences(["a", "b"], {"model.width": (64, 128)})[1] == ""
+    open_table, folded = differences(["a", "b"], {"training.patience": (None, 4)})  # of one kind: what was changed
+    assert Outline(open_table).texts["td"] == ["training.patience", "–", "4"]
+    assert folded == ""
 
 
 def test_runs_are_ranked_by_a_common_score() -> None:

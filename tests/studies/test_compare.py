@@ -12,7 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright.metrics.significance import Difference
 from seqwright.studies.compare.checks import check_runs
-from seqwright.studies.compare.compare import group_by_recipe
+from seqwright.studies.compare.compare import group_by_recipe, repetitions
 from seqwright.studies.compare.comparison import Comparison
 from seqwright.studies.compare.results import PairedTest, Results, System
 
@@ -252,12 +252,20 @@ def test_a_repeated_training_is_no_other_seed(folder: Path, tmp_path: Path) -> N
 def test_seeds_of_one_time_budget_are_one_system() -> None:
     def scored(name: str, **keys: Any) -> Any:
         recipe = {key.replace("_", ".", 1): value for key, value in keys.items()}
-        return SimpleNamespace(path=Path(name), recipe=recipe)
+        training = SimpleNamespace(seed=recipe["training.seed"])
+        return SimpleNamespace(path=Path(name), recipe=recipe, settings=SimpleNamespace(training=training))
 
     of_budget = [
         scored(f"gpt-{seed}", training_minutes=2, training_seed=seed, training_steps=90 + seed) for seed in (1, 2)
     ]
     assert [*group_by_recipe(of_budget)] == ["gpt"]
+    minutes = "gpt: 2 minutes were 91 and 92 steps; runs of one time budget are one recipe."
+    assert [*repetitions("gpt", of_budget)] == [minutes]
+    again = [scored(f"gpt-{n}", training_minutes=2, training_seed=1, training_steps=90 + n) for n in (1, 2)]
+    assert [*repetitions("gpt", again)] == [
+        "gpt-1, gpt-2 have one recipe and one seed: they are no two seeds.",
+        minutes,
+    ]
     of_steps = [scored(f"gpt-{seed}", training_seed=seed, training_steps=90 + seed) for seed in (1, 2)]
     assert [*group_by_recipe(of_steps)] == ["gpt-1", "gpt-2"]
 

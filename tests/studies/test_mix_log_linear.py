@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import seqwright as sw
+from seqwright.cli import main
 from seqwright.core.batch import Batch
 from seqwright.core.config import UserError
 from seqwright.models import mixture
@@ -47,6 +49,30 @@ def test_the_mean_is_chosen_by_the_whole_text(network: Any, monkeypatch: pytest.
     summary = mixed.directory.summary()
     assert summary["mean"] == mixed.settings.model.config.mean == "arithmetic"
     assert np.isclose(sum(part["weight"] for part in summary["parts"]), 1)
+
+
+def test_a_geometric_mean_that_is_asked_for_is_taken_with_an_ngram_too(
+    network: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = network.path.parent
+    monkeypatch.setattr(mix, "GAIN", 1.0)  # so that it is never chosen by itself
+    assert sw.mix([network.path], folder / "linear-ngram", ngram=True).directory.summary()["mean"] == "arithmetic"
+    mixed = sw.mix([network.path], folder / "product-ngram", ngram=True, geometric=True)
+    assert mixed.directory.summary()["mean"] == "geometric"
+    command = ["seqwright", "mix", str(network.path), "--ngram", "--geometric", "--run", str(folder / "command")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr().out
+    assert "log-linear mixture" in shown
+    assert "lower NLL than" not in shown  # nothing was compared
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_anything_is_written(network: Any) -> None:
+    folder = network.path.parent
+    with pytest.raises(UserError, match="already holds a run"):
+        sw.mix([network.path], network.path, ngram=True)
+    assert not (folder / f"{network.path.name}-ngram").exists()
 
 
 def test_asked_for_a_geometric_mean_it_is_the_normalized_product(network: Any) -> None:

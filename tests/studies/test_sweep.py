@@ -182,6 +182,8 @@ def test_a_sweep_chooses_on_validation_reads_test_once_and_goes_on(
     wider = swept("2", "3").results
     assert wider.chosen.setting == {"model.order": "3"}
     assert "read before" in wider.notes[0]
+    assert ", read once, of" in str(again)
+    assert "test data read 2 times in this sweep" in str(swept("2", "3"))  # still, when nothing is read
 
 
 def test_successive_halving_trains_fewer_settings_longer(text: str, tmp_path: Path) -> None:
@@ -198,6 +200,19 @@ def test_seeds_are_repetitions(text: str, tmp_path: Path) -> None:
     results = sw.sweep(text=text, model="rnn", set=settings, seeds=2, run=tmp_path / "sweep").results
     assert all(len(trial.values) == 2 and trial.deviation for trial in results.trials)
     assert [sw.open(run).settings.training.seed for run in results.chosen.runs] == [1, 2]
+
+
+def test_test_scores_of_other_seeds_are_not_those_of_the_setting(text: str, tmp_path: Path) -> None:
+    settings = ["tokenizer.kind=characters", "model.width=4,8", "training.steps=2", "training.sample_every=0"]
+    one, two = (
+        sw.sweep(text=text, model="rnn", set=settings, seeds=seeds, run=tmp_path / "sweep", on=text).results
+        for seeds in (1, 2)
+    )
+    assert one.test is not None
+    assert two.test is not None
+    assert two.chosen.setting == one.chosen.setting
+    assert (len(one.test["runs"]), len(two.test["runs"])) == (1, 2)
+    assert "read before" in two.notes[0]
 
 
 def test_models_that_no_seed_changes_are_trained_once(text: str, tmp_path: Path) -> None:

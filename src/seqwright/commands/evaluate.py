@@ -33,7 +33,8 @@ from seqwright.commands.ranked import PROCESSES, RankedCommand, command_ranks
 @click.option(
     "--label-errors",
     type=click.IntRange(1),
-    help="List the N most likely label errors, of the training data of a bag of n-grams or of FILE.",
+    help="List the N most likely label errors of FILE. Default: of the training data of a bag of n-grams, by"
+    " cross-validation, or of the validation data of a network.",
 )
 @click.argument("more", nargs=-1, metavar="")
 @COLUMNS
@@ -136,7 +137,7 @@ def _print_label_errors(opened: Any, files: list[str], n: int, as_json: bool) ->
         return
     echo(doubted.probabilities)
     if not doubted:
-        echo("no label is doubted: all texts are classified as they are labeled.")
+        echo("no label is doubted: all judged texts are classified as they are labeled.")
     else:
         shown = f"the {n:,} least probable labels first" if len(doubted) > n else "the least probable label first"
         echo(f"{quantity(len(doubted), 'text')} classified otherwise, {shown}:")

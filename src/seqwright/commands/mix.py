@@ -46,7 +46,7 @@ def command(
 
     parts = [open_run(path, device=device) for path in runs]
     if ngram:
-        summary = mix_with_ngram(parts, on, Path(run), open_run=open_run)
+        summary = mix_with_ngram(parts, on, Path(run), open_run=open_run, geometric=geometric)
         again = ", fitted again on all text (data.refit)" if parts[0].settings.data.split else ""
         echo(f"the n-gram is in {summary['parts'][-1]['run']}{again}.", err=True)
     else:
@@ -58,7 +58,8 @@ def command(
     columns = [Column("run", "run"), *(Column(name, name.replace("_", " "), figure) for name in ("weight", *tuned))]
     print_table(table([*summary["parts"], {"run": run} | tuned], columns))
     if summary.get("mean") == "geometric":
-        echo("log-linear mixture, p ∝ Π p_i^weight (lower NLL than Σ weight p_i); its weights need not sum to 1.")
+        chosen = "" if geometric else " (lower NLL than Σ weight p_i)"
+        echo(f"log-linear mixture, p ∝ Π p_i^weight{chosen}; its weights need not sum to 1.")
     for warning in summary.get("warnings", ()):
         echo(f"warning: {warning}", err=True)
     if tuned:

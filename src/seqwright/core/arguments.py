@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from seqwright.core.config import UserError
 
 KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
@@ -16,7 +18,7 @@ KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "Path": ("a path", os.PathLike),
     "int": ("a whole number", numbers.Integral),
     "float": ("a number", numbers.Real),
-    "bool": ("True or False", bool),
+    "bool": ("True or False", (bool, np.bool_)),
     "None": ("None", type(None)),
 }
 """Names in annotations, in words, and the values that are of them."""
@@ -26,8 +28,6 @@ NAMED = {
     "Progress": "a subclass of seqwright.core.progress.Progress, or None",
 }
 """Classes of ours, which are compared by name: they are above this file."""
-
-
 PATHS = (KINDS["str"][0], KINDS["Path"][0])
 
 

@@ -157,7 +157,7 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
     """The text of a file, and notes for the user about how it was decoded."""
     if path.suffix in COLUMNAR:
         prepare = f"seqwright data prepare {path} --columns text=NAME --out FOLDER"
-        raise UserError(f"{path} is a file of columns; tokenize it first: `{prepare}`.")
+        raise UserError(f"{path} is a file of columns; tokenize a text first: `{prepare}`; save labeled rows as CSV.")
     data = read_bytes(path)
     if data in (b"", codecs.BOM_UTF8):
         raise EmptyFileError(f"{path} is empty; name a file with text.")

@@ -62,6 +62,10 @@ MAX_CHANGES = 8
 """Keys that are named where a run would be resumed under another recipe."""
 
 
+class OtherDataError(UserError):
+    """A run would be resumed on other data than it was begun with."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A complete description of a run; `data.kind` decides what the other sections are."""

@@ -24,7 +24,7 @@ from seqwright.pipeline.compilation import compile_choice
 from seqwright.pipeline.facts import advice_of, facts_of, scored_on
 from seqwright.pipeline.memory import refuse_too_large
 from seqwright.pipeline.outcome import TrainingOutcome, note_changed_files, note_kept_weights, wants_more
-from seqwright.pipeline.recipe import Recipe
+from seqwright.pipeline.recipe import OtherDataError, Recipe
 from seqwright.pipeline.run_progress import RunProgress
 from seqwright.pipeline.scaling import RankFeed, described, order, refuse_without_blocks
 from seqwright.reporting.advice import baseline_of
@@ -50,10 +50,6 @@ from seqwright.training.weights import init_from, load_weights, weights
 MEASURING = "measuring the speed of this machine"
 
 
-class OtherDataError(UserError):
-    """A run would be resumed on other data than it was begun with."""
-
-
 class TrainingSession:
     """One session at a run, from a fresh or resumed model to the summary. It is the trainer's checkpoint store.
 
@@ -71,7 +67,7 @@ class TrainingSession:
     ):
         self.recipe, self.directory, self.progress, self.ranks = wanted, directory, progress, ranks
         self.moved = moved
-        """Whether data files have other names than those of the recipe on disk."""
+        """Whether data files have other names than those of the recipe on disk, or are parsed otherwise."""
         self.background = BackgroundStore(self)
         self.board: TensorBoard | None = None
         self.followed = ranks.size == 1
@@ -137,10 +133,12 @@ class TrainingSession:
         """The task with its data; of a run that is resumed, a missing file may have been moved."""
         try:
             return build.task_spec(self.recipe.data.kind).task(settings, self.directory, self.recorded)
-        except MissingFileError as error:
-            if not self.directory.learned:
-                raise
-            raise UserError(f"{error} {moved_files(self.directory.path, self.recipe.data)}") from error
+        except UserError as error:
+            if isinstance(error, MissingFileError) and self.directory.learned:
+                raise UserError(f"{error} {moved_files(self.directory.path, self.recipe.data)}") from error
+            if self.moved:
+                raise OtherDataError(str(error)) from error
+            raise
 
     def _refuse_other_data(self, checkpoint: Checkpoint | None) -> None:
         """Raises where training would be resumed on data of another hash: scores could not be compared."""

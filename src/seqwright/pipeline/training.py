@@ -26,7 +26,7 @@ from seqwright.pipeline.fitting import with_shortened_fit
 from seqwright.pipeline.outcome import TrainingOutcome
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks
-from seqwright.pipeline.session import OtherDataError, TrainingSession
+from seqwright.pipeline.session import TrainingSession
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import is_run
 from seqwright.training import machine
@@ -79,7 +79,7 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
             return session.run()
         except DivergenceError:  # the run stays, for its report
             raise
-        except OtherDataError:
+        except recipe.OtherDataError:
             recipe.check_same(before, wanted, path, moved=files)  # names the keys, where files are parsed otherwise
             raise
         except BaseException:

@@ -103,7 +103,7 @@ def _differences(runs: list[RunFacts]) -> Html:
     """Hyperparameters that differ between the runs."""
     settings = [dict(flatten(run.recipe)) for run in runs]
     known = dict.fromkeys(key for recipe in settings for key in recipe if key != "name")  # in the order of the recipes
-    values = {key: [recipe.get(key) for recipe in settings] for key in known}
+    values = {key: tuple(recipe.get(key) for recipe in settings) for key in known}
     differing = {key: row for key, row in values.items() if any(value != row[0] for value in row)}
     return section("Hyperparameter differences", *differences([run.name for run in runs], differing))
 

@@ -217,18 +217,20 @@ def keys(entries: Iterable[tuple[str, Any]]) -> Html:
     )
 
 
-def differ(values: Sequence[Any]) -> bool:
-    """Whether two of the recipes that have a key differ in it; None stands for a recipe without it."""
-    present = [value for value in values if value is not None]
-    return any(value != present[0] for value in present)
+def shared(keys: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """Differing recipe keys, None where a recipe has no such key; of several kinds of models, those in which two
+    recipes differ that have them."""
+    if "model.kind" not in keys:  # what only some recipes of one kind set is what was changed
+        return dict(keys)
+    present = {key: [value for value in values if value is not None] for key, values in keys.items()}
+    return {key: keys[key] for key, known in present.items() if any(value != known[0] for value in known)}
 
 
-def differences(names: Sequence[str], keys: Mapping[str, Sequence[Any]]) -> tuple[Html, Html]:
-    """A table of recipe keys by run, and folded below it one of those that are set in some recipes only, alike."""
-    apart: list[tuple[str, ...]] = []
-    partial: list[tuple[str, ...]] = []
-    for key, values in keys.items():
-        (apart if differ(values) else partial).append((key, *map(show, values)))
+def differences(names: Sequence[str], keys: Mapping[str, tuple[Any, ...]]) -> tuple[Html, Html]:
+    """A table of recipe keys by run, and folded below it one of those that only some kinds of models have, alike."""
+    first = shared(keys)
+    apart = [(key, *map(show, values)) for key, values in first.items()]
+    partial = [(key, *map(show, values)) for key, values in keys.items() if key not in first]
     columns = ("key", *names)
     note = element("summary", f"Show keys that are set in some of these recipes only: {len(partial)}")
     folded = element("details", note, table(columns, partial)) if partial else Html("")

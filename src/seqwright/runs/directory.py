@@ -112,13 +112,18 @@ class RunDirectory:
         return run
 
     @classmethod
+    def refuse_existing(cls, path: Path) -> None:
+        """Raises unless a new run may be made in a folder."""
+        cls(path)._refuse_other_things()
+        if is_run(path):
+            raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
+
+    @classmethod
     @contextmanager
     def staged(cls, path: Path, *, recipe: str) -> Iterator[Self]:
         """A new run in a temporary folder, renamed to `path` when the block succeeds; a kill leaves nothing there."""
+        cls.refuse_existing(path)
         final = cls(path)
-        final._refuse_other_things()
-        if is_run(path):
-            raise UserError(f"{path} already holds a run. Choose another folder, or delete it to start again.")
         if path.is_dir() and any(path.iterdir()):  # what a killed `create` left
             with final._alone():
                 final.discard()

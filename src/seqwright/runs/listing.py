@@ -110,7 +110,7 @@ def _row(path: Path) -> dict[str, Any]:
     if (score := headline_score(summary)) is not None:
         row |= {"score_name": score.name, "score": score.value, "higher": score.higher}
         row["tokenizer"] = scored_tokenizer(score.signature) or row["tokenizer"]
-        hash = re.search(r"\|text:([0-9a-f]+)", score.signature)
+        hash = re.search(r"\|(text|ids|pixels):[0-9a-f]+", score.signature)
         row["text"] = (_held_out(recipe, summary), hash[0] if hash else "")
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
@@ -120,8 +120,8 @@ def _row(path: Path) -> dict[str, Any]:
 def _held_out(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The held-out data of a run's scores: its validation files, the split of its training files, or what tuned it.
 
-    The hash in a signature is of ids, which differ between tokenizers of the same text: equal ones tell that two files
-    hold the same, different ones tell nothing.
+    Equal hashes in signatures tell that two files hold the same. Different ones tell nothing: those of pairs and
+    conversations are of ids, which differ between tokenizers.
     """
     data = recipe.get("data", {})
     names = as_list(summary.get("tuned_on")) or as_list(data.get("valid"))

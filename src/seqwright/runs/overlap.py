@@ -48,13 +48,15 @@ def warns_of_training_data(evaluate: V) -> V:
 def own_data(run: Run, on: Any = None) -> Iterator[None]:
     """Context manager that reads the data of a run unless files are given (`on`): where it was moved, the error says
     how to go on."""
+    if on is not None and not as_list(on):
+        raise UserError(f"on={on!r} names no file; name one, or leave it out for the data of {run.path}.")
     try:
         yield
     except MissingFileError as error:
-        if on:
+        if on is not None:
             raise
         raise UserError(
-            f"{error} {run.path} is evaluated on its validation data by default; name others with --on FILE."
+            f"{error} {run.path} is evaluated on its own data by default; name others with --on FILE."
             f" {moved_files(run.path, run.settings.data)}"
         ) from error
 

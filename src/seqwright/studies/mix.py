@@ -22,6 +22,7 @@ from seqwright.metrics.interpolation import interpolation_weights
 from seqwright.metrics.likelihood import score_text
 from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
+from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import training_with
 from seqwright.runs.overlap import hold_out_the_same, training_overlap
 from seqwright.runs.run import Run
@@ -55,6 +56,7 @@ def mix(
             "a mixture needs two runs or more; name another, or mix a language model with an n-gram: --ngram."
         )
     _check_tasks(runs)
+    RunDirectory.refuse_existing(path)
     if "translate" in runs[0].verbs:
         return mix_translators(runs, on, path, geometric=geometric)
     if runs[0].settings.data.kind == "labeled":

@@ -22,7 +22,12 @@ SECTIONS = ("data", "decoding", "evaluation")
 
 
 def mix_with_ngram(
-    runs: Sequence[Run], on: str | Sequence[str], path: Path, *, open_run: Callable[[Path], Run]
+    runs: Sequence[Run],
+    on: str | Sequence[str],
+    path: Path,
+    *,
+    open_run: Callable[[Path], Run],
+    geometric: bool = False,
 ) -> dict[str, Any]:
     """Writes a mixture of runs and an n-gram, which is also a run of its own beside it; the mixture's summary."""
     if "generate" not in runs[0].verbs:
@@ -33,7 +38,7 @@ def mix_with_ngram(
 
     with tempfile.TemporaryDirectory() as folder:
         held_out = open_run(_fit(runs[0], Path(folder) / "ngram", refit=False))
-        return mix([*runs, held_out], on, path, final=final)
+        return mix([*runs, held_out], on, path, geometric=geometric, final=final)
 
 
 def _fit(run: Run, folder: Path, *, refit: bool) -> Path:

@@ -268,20 +268,23 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; special tokens are skipped."""
-        with self._naming_ids(ids):
-            joined = b"".join([self._token_bytes.pieces[id] for id in ids]).decode(errors="replace")
+        with self._naming_ids(ids) as known:
+            joined = b"".join([self._token_bytes.pieces[id] for id in known]).decode(errors="replace")
         return joined.removeprefix(self._token_bytes.prefix).removesuffix(self._token_bytes.suffix)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Display form of each id: special tokens by name, bytes that are not UTF-8 by themselves as `\\xe1`."""
-        with self._naming_ids(ids):
-            return [self._display(id) for id in ids]
+        with self._naming_ids(ids) as known:
+            return [self._display(id) for id in known]
 
     @contextmanager
-    def _naming_ids(self, ids: Any) -> Iterator[None]:
-        """Context manager in which what is no id of the vocabulary is a UserError."""
+    def _naming_ids(self, ids: Any) -> Iterator[list[int]]:
+        """Context manager of a list of ids, in which what is no id of the vocabulary is a UserError."""
         try:
-            yield
+            known = list(ids)
+            if min(known, default=0) < 0:  # such as -100, which other tools take for no target
+                raise IndexError
+            yield known
         except (IndexError, TypeError) as error:
             raise UserError(f"{ids!r:.60} are no ids; give a list of numbers from 0 to {self.size - 1:,}.") from error
 

@@ -72,17 +72,7 @@ def compare(
             notes.append(f"the weights of {run.path} were tuned on this data, so that its score is optimistic here.")
     names = _metrics(scored, metrics)
     groups = _best_first(group_by_recipe(scored), names[0])
-    notes += [
-        f"{', '.join(str(one.path) for one in members)} have one recipe and one seed: the same training, repeated."
-        for members in groups.values()
-        if len(members) > len({one.settings.training.seed for one in members})
-    ]
-    notes += [
-        f"{name}: {members[0].recipe['training.minutes']:g} minutes were {_listed(steps)} steps; runs of one time"
-        " budget are one recipe."
-        for name, members in groups.items()
-        if len(steps := {one.recipe["training.steps"]: None for one in members if "training.steps" in one.recipe}) > 1
-    ]
+    notes += [note for name, members in groups.items() for note in repetitions(name, members)]
     tests, resamples = [], {}
     for metric in names:
         systems = {name: [_comparable(one.examples, metric) for one in members] for name, members in groups.items()}
@@ -176,6 +166,17 @@ def group_by_recipe(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
         name = names[0] if len(names) == 1 else _common_prefix(names) or names[0]
         named[name if name not in named else ", ".join(names)] = members
     return named
+
+
+def repetitions(name: str, members: Sequence[Scored]) -> Iterator[str]:
+    """Notes on the runs of a system: those of equal seeds, and steps that one time budget was turned into."""
+    steps = {one.recipe["training.steps"] for one in members if "training.steps" in one.recipe}
+    if len(members) > len({one.settings.training.seed for one in members}):
+        which, what = ", ".join(str(one.path) for one in members), "the same training, repeated"
+        yield f"{which} have one recipe and one seed: {what if len(steps) < 2 else 'they are no two seeds'}."
+    if len(steps) > 1:
+        minutes = members[0].recipe["training.minutes"]
+        yield f"{name}: {minutes:g} minutes were {_listed(steps)} steps; runs of one time budget are one recipe."
 
 
 def _listed(steps: Iterable[int]) -> str:

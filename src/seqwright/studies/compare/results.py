@@ -9,7 +9,7 @@ from typing import Any, Literal
 from seqwright.build import COUNTED
 from seqwright.core.config import UserError
 from seqwright.metrics.significance import Difference, Verdict
-from seqwright.reporting.page import differ
+from seqwright.reporting.page import shared
 from seqwright.reporting.run_facts import title
 
 Standing = Literal["best", "tie", "worse", "better"]
@@ -105,8 +105,8 @@ class Results:
             yield f"{name} (seed {seed})" if len({*system.seeds}) > 1 else name, output
 
     def shared_keys(self) -> dict[str, tuple[Any, ...]]:
-        """Keys in which two recipes that both have them differ; the others are set in some recipes only, alike."""
-        return {key: values for key, values in self.keys.items() if differ(values)}
+        """Differing keys without those that only some kinds of models have, alike."""
+        return shared(self.keys)
 
     def test(self, one: str, other: str, metric: str | None = None) -> PairedTest:
         """The test of two systems: the difference is that of `one` over `other`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Sweep:
         if results.test is not None:
             rows = ((name, value, f"({ends})" if ends else "") for name, value, ends in _test_scores(results))
             values = ", ".join(" ".join(filter(None, row)) for row in rows)
-            yield f"test ({' '.join(results.test['on'])}), read once, of the chosen setting: {values}"
+            yield f"test ({' '.join(results.test['on'])}), {_read(results.test)}, of the chosen setting: {values}"
 
     def __str__(self) -> str:
         return as_text(self.printed())
@@ -169,9 +169,15 @@ def _trial_table(results: SweepResults) -> Html:
 def _test_table(results: SweepResults) -> Html:
     if results.test is None:
         return Html("")
-    lead = f"Of {' '.join(results.test['on'])}, read once, by the chosen setting; mean over seeds."
+    lead = f"Of {' '.join(results.test['on'])}, {_read(results.test)}, by the chosen setting; mean over seeds."
     columns = ("score", "value", "95 % interval")
     return section("Test", table(columns, _test_scores(results), numeric=columns[1:]), lead=lead)
+
+
+def _read(test: Mapping[str, Any]) -> str:
+    """How often test data were read in this sweep."""
+    reads = test.get("reads", 1)  # older files have none
+    return "read once" if reads == 1 else f"test data read {reads} times in this sweep"
 
 
 def _test_scores(results: SweepResults) -> list[tuple[str, str, str]]:

@@ -216,17 +216,19 @@ def _test_scores(
     chosen: Trial, folder: Path, files: list[str], open_run: Callable[[Path], Run]
 ) -> tuple[dict[str, Any], list[str]]:
     """Test scores of the chosen setting, read once: what was read before is kept in test.json."""
-    path, notes = folder / "test.json", []
+    path, notes, reads = folder / "test.json", [], 1
     if path.is_file():
         before = read_json(path)
-        if before.get("setting") == chosen.setting and before.get("on") == files:
+        same_seeds = [Path(run).name for run in before.get("runs", ())] == [Path(run).name for run in chosen.runs]
+        if before.get("setting") == chosen.setting and before.get("on") == files and same_seeds:
             return before, []
+        reads += before.get("reads", 1)
         notes.append(f"test data was read before in this sweep ({path}): the more often, the less it says.")
     scores = [open_run(Path(run)).evaluate(files)["scores"] for run in chosen.runs]
     values = {name: [one[name]["value"] for one in scores] for name in scores[0] if scores[0][name]}
     intervals = {name: mean_interval(name, values[name], [bounds_of(one[name]) for one in scores]) for name in values}
     means = {name: statistics.fmean(of_seeds) for name, of_seeds in values.items()}
-    facts = {"on": files, "setting": chosen.setting, "runs": list(chosen.runs)}
+    facts = {"on": files, "reads": reads, "setting": chosen.setting, "runs": list(chosen.runs)}
     table = facts | {"scores": means, "intervals": {name: ends and [*ends] for name, ends in intervals.items()}}
     write_json(path, table)
     return table, notes

@@ -321,4 +321,4 @@ def captions_of(images: Images) -> tuple[str, ...]:
 def _likelihood(model: Autoregressive, examples: CaptionedImages, device: torch.device | str) -> list[Counts]:
     kept = examples.within(model.context or int(examples.target.lengths.max()))
     rows = feed_likelihood(ByLength(kept, seed=0, batch=BATCH_IMAGES), model, len(kept.images), device)
-    return likelihood_counts(rows, examples.codec.tokenizer, kept.images.fingerprint)
+    return likelihood_counts(rows, examples.codec.tokenizer, pixels=kept.images.fingerprint)

@@ -229,7 +229,7 @@ def evaluate(
         turns="assistant",
         context=length,
         tokenizer=codec.tokenizer.signature,
-        text=feed.fingerprint[:8],
+        ids=feed.fingerprint[:8],
         bootstrap=f"{config.resamples}-{config.seed}",
         seqwright=__version__,
     )

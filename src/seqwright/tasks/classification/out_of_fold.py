@@ -65,10 +65,15 @@ def training_label_errors(
     """The training texts that are classified otherwise than labeled by a model that was fitted without them."""
     data, labels = settings.data, codec.labels
     rows = read_rows(data.train, data).rows
+    targets = labels.targets(rows)  # or an error, where the file has others now
     outputs, judged = out_of_fold(new_model, rows, codec, data, progress)
-    targets = np.where(judged, labels.targets(rows), IGNORE)
+    if not judged.any():
+        raise UserError(
+            "no training text can be judged by a model fitted without it: each is empty or alone has its label; name"
+            " other labeled data with --on FILE."
+        )
     scaled = scale_temperature(outputs, settings.decoding.temperature)
-    doubted = LabelErrors(label_errors(scaled, targets, labels, rows, limit))
+    doubted = LabelErrors(label_errors(scaled, np.where(judged, targets, IGNORE), labels, rows, limit))
     doubted.probabilities = (
         f"Each of {quantity(int(judged.sum()), 'training text')} was judged by a model fitted without it and its"
         f" copies: stratified {FOLDS}-fold cross-validation."

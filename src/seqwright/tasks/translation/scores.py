@@ -139,15 +139,15 @@ def feed_likelihood(feed: BucketedFeed, model: Autoregressive, count: int, devic
     return rows
 
 
-def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> list[Counts]:
-    """nll and perplexity of a target token."""
+def likelihood_counts(rows: Floats, target: Tokenizer, **data: str) -> list[Counts]:
+    """nll and perplexity of a target token; signatures have the hash of the data, by what it is of."""
     too_long = int((rows[:, 1] == 0).sum())
     facts = signature(
         pairs=len(rows) - too_long,
         too_long=too_long or None,
         tokens=int(rows[:, 1].sum()),
         tokenizer=target.signature,
-        text=fingerprint[:8],
+        **{name: fingerprint[:8] for name, fingerprint in data.items()},
         seqwright=__version__,
     )
     return nll_counts(rows, facts)
@@ -155,7 +155,7 @@ def likelihood_counts(rows: Floats, target: Tokenizer, fingerprint: str) -> list
 
 def pair_likelihood(model: Autoregressive, pairs: EncodedPairs, device: torch.device | str) -> list[Counts]:
     """nll and perplexity of a target token of these pairs."""
-    return likelihood_counts(likelihood(model, pairs, device), pairs.tokenizers.target, pairs.fingerprint)
+    return likelihood_counts(likelihood(model, pairs, device), pairs.tokenizers.target, ids=pairs.fingerprint)
 
 
 def quality_counts(
