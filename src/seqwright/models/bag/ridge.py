@@ -13,8 +13,8 @@ from torch import Tensor
 from seqwright.models.bag.features import CSRMatrix
 
 BLOCK_ROWS, MAX_DENSE = 256, 10_000_000
-"""Rows of the feature matrix made dense at a time, few enough for the cache to hold what a sparse row meets of them, and
-entries."""
+"""Rows of the feature matrix made dense at a time, few enough for the cache to hold what a sparse row meets of them,
+and entries."""
 
 
 def inverse_document_frequency(x: CSRMatrix) -> Tensor:
