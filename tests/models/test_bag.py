@@ -17,7 +17,7 @@ from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.features import CSRMatrix, NGramVectorizer, hstack, merge_equal_columns
 from seqwright.models.bag.linear import fit_linear
 from seqwright.models.bag.model import BagConfig, bag
-from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency
+from seqwright.models.bag.ridge import inverse_document_frequency, kernel_matrix
 from seqwright.models.bag.selection import FOLDS, fold_rows
 from seqwright.models.bag.unpadded import Unpadded
 
@@ -144,8 +144,25 @@ def test_merged_columns_have_the_optimum_of_equal_ones(center: float) -> None:
         start: dict[str, Any] = {"weight": torch.zeros_like(scale), "bias": torch.zeros(3)}
         weights.append(scale * fit_linear(features, target, "class", scale=scale, l2=1.0, center=center, **start)[0])
     assert_close((weights[1] / merged.unit_weight)[column_of], weights[0], atol=1e-3, rtol=0)
-    grams = [gram_matrix(features, features, inverse_document_frequency(features)) for features in (both, merged)]
-    assert_close(grams[0], grams[1])
+    kernels = [kernel_matrix(features, inverse_document_frequency(features)) for features in (both, merged)]
+    assert_close(kernels[0], kernels[1])
+
+
+def test_fit_from_the_weights_of_the_selection_is_that_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqwright.models.bag.selection.MAX_CROSS_VALIDATED", 50)  # one fold, as of many texts
+    fits: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def both(*data: Any, weight: torch.Tensor, bias: torch.Tensor, max_iter: int, **options: Any) -> Any:
+        warm = fit_linear(*data, weight=weight, bias=bias, max_iter=max_iter, **options)
+        assert weight.any()
+        fits.append((warm[0], fit_linear(*data, weight=0 * weight, bias=0 * bias, **options)[0]))
+        return warm
+
+    monkeypatch.setattr("seqwright.models.bag.model.fit_linear", both)
+    bag(BagConfig(), sizes(count=3)).fit(corpus(200, 3))
+    for warm, cold in fits:
+        assert_close(warm, cold, atol=1e-3, rtol=0)
+    assert fits
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.notebook import NotebookTable
 from seqwright.core.progress import SILENT, Progress
-from seqwright.core.protocols import Autoregressive, Counted
+from seqwright.core.protocols import Autoregressive, CountedModel
 from seqwright.metrics.likelihood import CHUNK, score_text
 from seqwright.metrics.score import Floats
 
@@ -73,11 +73,16 @@ def score_lines(
     """Scores each line as a document: <sos>, the line, and <eos> if the model has learned to predict it. `progress` is
     that of lines longer than the context, which may take minutes."""
     source = iter(lines)
-    factor = COUNTED_FACTOR if isinstance(model, Counted) else 1
+    factor = COUNTED_FACTOR if isinstance(model, CountedModel) else 1
+    longest = CHUNK if model.context is None else model.context
     while texts := list(itertools.islice(source, factor * READ_AHEAD)):
-        ids, ends = _with_eos(encode(texts), eos)
+        encoded = encode(texts)
+        if len(texts) == 1 and 0 < len(encoded.ids) < longest:
+            yield _score_alone(model, texts[0], encoded.ids, sos, eos, device)
+            continue
+        ids, ends = _with_eos(encoded, eos)
         with torch.inference_mode():  # as a decorator it would be entered and left for every line
-            surprisals = _score(model, ids, ends, sos, factor * BATCH_TOKENS, device, progress)
+            surprisals = _score(model, ids, ends, sos, longest, factor * BATCH_TOKENS, device, progress)
         total = np.append(0, np.cumsum(surprisals))
         totals = np.diff(total[np.append(0, ends)])
         if not np.isfinite(total[-1]):  # inf - inf is nan: sum each line by itself
@@ -86,6 +91,22 @@ def score_lines(
         for text, end, nll in zip(texts, ends.tolist(), totals.tolist(), strict=True):
             yield ScoredLine(text=text, ids=ids[start:end], surprisals=surprisals[start:end], log_prob=-nll)
             start = end
+
+
+def _score_alone(
+    model: Autoregressive, text: str, encoded: Ids, sos: int, eos: int | None, device: torch.device | str
+) -> ScoredLine:
+    """A line that fits into the context, alone, as programs ask that need each score before the next line: nothing to
+    sort or to pad."""
+    framed = np.empty(len(encoded) + (1 if eos is None else 2), np.int64)
+    framed[0], framed[1 : len(encoded) + 1] = sos, encoded
+    if eos is not None:
+        framed[-1] = eos
+    row = torch.from_numpy(framed).to(device).unsqueeze(0)  # (1, T + 1)
+    with torch.inference_mode():
+        log_probs, _ = model.score(Batch.of_text(row[:, :-1], row[:, 1:]))
+    surprisals = -log_probs[0].cpu().double().numpy()
+    return ScoredLine(text=text, ids=framed[1:], surprisals=surprisals, log_prob=-float(surprisals.cumsum()[-1]))
 
 
 def _with_eos(encoded: EncodedLines, eos: int | None) -> tuple[Ids, Ids]:
@@ -102,18 +123,12 @@ def _score(
     ids: Ids,
     ends: Ids,
     sos: int,
+    longest: int,
     budget: int,
     device: torch.device | str,
     progress: Progress,
 ) -> Floats:
     """Surprisals of all ids: lines within the context in padded batches, longer ones alone in overlapping windows."""
-    longest = CHUNK if model.context is None else model.context
-    if len(ends) == 1 and 0 < len(ids) <= longest:  # a server's line: nothing to sort or to pad
-        input = np.empty_like(ids)
-        input[0], input[1:] = sos, ids[:-1]
-        batch = Batch.of_text(torch.from_numpy(input).unsqueeze(0), torch.from_numpy(ids).unsqueeze(0))
-        log_probs, _ = model.score(batch.to(device))
-        return -log_probs[0].cpu().double().numpy()
     lengths = np.diff(ends, prepend=0)
     starts = ends - lengths
     surprisals = np.zeros(len(ids))

@@ -82,6 +82,9 @@ def one_or_many(verb: V) -> V:
 
     @functools.wraps(verb)
     def call(self: Run, *inputs: Any, **options: Any) -> Any:
+        if len(inputs) == 1 and type(inputs[0]) is str and not options:  # no argument that could be wrong
+            (result,) = verb(self, list(self.check_form(inputs)))
+            return result
         texts = inputs[0] if inputs else options.pop(first, default)
         if texts is inspect.Parameter.empty:
             raise TypeError(f"{verb.__name__} needs {first}: a text, or several.")

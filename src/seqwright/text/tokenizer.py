@@ -214,7 +214,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Iterable[str]) -> EncodedBatch:
         """The ids of all texts in one array: the way to encode a corpus."""
-        arrays: list[Ids] = [np.zeros(0, self.dtype)]
+        arrays: list[Ids] = []
         lengths: list[int] = []
         unknown, exact = 0, self.kind not in SPLIT_AT_SPACE or self.imported
         chunk_size = sys.maxsize if self.imported else CHUNK  # an imported pre-tokenizer may cross any chunk border
@@ -224,7 +224,7 @@ class Tokenizer:
             normalized = [self.normalize(chunk) for chunk in batch] if self._normalizes else batch
             with damage_named():  # a library meets some damage of its file only now
                 ids, counts = self._encode(normalized)
-                if np.any((ids >= self.size) & (ids != self._unknown_id)):
+                if len(ids) and ids.max() > max(self.size - 1, self._unknown_id):
                     raise ValueError("it has two tokens of one name")
             unknown_ids = int(np.count_nonzero(ids == self._unknown_id))
             if unknown_ids and self.unk is None:
@@ -238,7 +238,8 @@ class Tokenizer:
             lengths.extend([0] * (text_indices[-1] + 1 - len(lengths)))
             for index, count in zip(text_indices, counts, strict=True):
                 lengths[index] += count
-        return EncodedBatch(ids=np.concatenate(arrays), lengths=lengths, unknown=unknown, exact=exact and not unknown)
+        ids = arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, self.dtype), *arrays])
+        return EncodedBatch(ids=ids, lengths=lengths, unknown=unknown, exact=exact and not unknown)
 
     def word_starts(self, texts: Iterable[str]) -> NDArray[np.bool_]:
         """Mask of the ids of `encode_batch` that begin a word (a pre-token: no token crosses into the next)."""

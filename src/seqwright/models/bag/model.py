@@ -25,7 +25,7 @@ from seqwright.models.bag.char_words import word_hashes, word_ids
 from seqwright.models.bag.complement_nb import ComplementNB, fit_complement_nb
 from seqwright.models.bag.contributions import Contributions, word_spans
 from seqwright.models.bag.features import CSRMatrix, Ints, NGramVectorizer, hstack, merge_equal_columns
-from seqwright.models.bag.linear import fit_linear, prior_logits
+from seqwright.models.bag.linear import MAX_ITERATIONS, WARM_ITERATIONS, fit_linear, prior_logits
 from seqwright.models.bag.ridge import inverse_document_frequency, ridge_weights
 from seqwright.models.bag.selection import (
     MIN_TEXTS,
@@ -200,10 +200,12 @@ class Bag(CountedModel):
         self.weight, self.bias = torch.zeros(x.width, self.output.count), torch.zeros(self.output.count)
         if chosen.ridge_share < 1:
             scale = self.scale(x, target, chosen.naive_bayes)
-            start: dict[str, Any] = {"scale": scale, "bias": self.bias}
-            start["weight"] = chosen.center * x.unit_weight.expand_as(scale)
+            start, iterations = (chosen.center * x.unit_weight.expand_as(scale), self.bias), MAX_ITERATIONS
+            if chosen.fitted:
+                start, iterations = chosen.fitted, WARM_ITERATIONS
             loss = "squared_hinge" if chosen.hinge else self.output.kind
-            weight, bias = fit_linear(x, target, loss, l2=self.l2, center=chosen.center, **start)
+            options: dict[str, Any] = {"l2": self.l2, "center": chosen.center, "max_iter": iterations}
+            weight, bias = fit_linear(x, target, loss, scale=scale, weight=start[0], bias=start[1], **options)
             self._add(scale * weight, bias, chosen.logit_scale * (1 - chosen.ridge_share))
         if chosen.ridge_share:
             ridge = ridge_weights(x, inverse_document_frequency(x), target, self.output.count, chosen.ridge_l2)

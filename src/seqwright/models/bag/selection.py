@@ -18,7 +18,7 @@ from seqwright.core.batch import OutputSpec
 from seqwright.core.progress import Progress
 from seqwright.models.bag.features import CSRMatrix
 from seqwright.models.bag.linear import LOSSES, MAX_ITERATIONS, fit_linear
-from seqwright.models.bag.ridge import gram_matrix, inverse_document_frequency, solve_dual
+from seqwright.models.bag.ridge import cross_kernel_matrix, inverse_document_frequency, kernel_matrix, solve_dual
 
 HELD_OUT, FOLDS, MAX_CROSS_VALIDATED, MAX_GRID_WEIGHTS = 10, 5, 2000, 1_000_000
 """A tenth of the texts is held out; up to MAX_CROSS_VALIDATED texts, 5-fold cross-validation is used instead. Above
@@ -74,6 +74,9 @@ class Candidate:
     """Logits (N, C) of the held-out texts."""
     rows: Tensor | None = field(default=None, compare=False, repr=False)
     """Which texts these are (N,)."""
+    fitted: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
+    """Weight (F, C) and bias (C,) that the other texts gave, from which a fit to all can start; None of several
+    folds."""
 
     def note(self, kind: str) -> str:
         """The selected hyperparameters and their held-out score, as a sentence; for an output of this kind."""
@@ -201,7 +204,7 @@ def _search_ridge(folds: Sequence[Fold], min_df: int, grid: Sequence[float], pro
     """Ridge regression with the regularization of least held-out loss."""
     truth = torch.cat([fold.truth for fold in folds])
     for fold in folds:
-        fold.fit_gram(min_df)
+        fold.fit_kernel(min_df)
 
     def evaluate(l2: float) -> Candidate:
         progress.stage(f"{folds[0].x.unmerged_width:,} n-grams: trying ridge regression with l2 = {l2:g}")
@@ -254,7 +257,8 @@ def _search_l2(
         )
         accuracy = float((logits.argmax(-1) == truth).float().mean()) if output.kind == "class" else 0.0
         candidate = Candidate(loss, 100 * accuracy, l2, naive_bayes, center, hinge, logit_scale, len(truth), len(folds))
-        return replace(candidate, logits=logit_scale * logits)
+        fitted = (folds[0].weight, folds[0].bias) if len(folds) == 1 else None
+        return replace(candidate, logits=logit_scale * logits, fitted=fitted)
 
     return _search(grid, start, evaluate)
 
@@ -306,13 +310,13 @@ class Fold:
             )
         return self.held_out @ (self.scale * self.weight) + self.bias
 
-    def fit_gram(self, min_df: int) -> None:
-        """Gram matrices of the training texts, and of held-out with training texts."""
+    def fit_kernel(self, min_df: int) -> None:
+        """Kernel matrices of the training texts, and of held-out with training texts."""
         common = torch.bincount(self.x.columns, minlength=self.x.width) >= min_df
         scale = inverse_document_frequency(self.x) * common
-        self.gram, self.cross_gram = gram_matrix(self.x, self.x, scale), gram_matrix(self.held_out, self.x, scale)
+        self.kernel, mean = kernel_matrix(self.x, scale)
+        self.cross_kernel = cross_kernel_matrix(self.held_out, self.x, scale, mean)
 
     def ridge_logits(self, l2: float) -> Tensor:
         """Decision values (N, C) of ridge regression for the held-out texts."""
-        coefficients = solve_dual(self.gram, self.target, self.output.count, l2)
-        return (self.cross_gram / self.gram.diagonal().mean() + 1) @ coefficients
+        return self.cross_kernel @ solve_dual(self.kernel, self.target, self.output.count, l2)

@@ -40,8 +40,8 @@ class NativeQueries:
 
     def __init__(self, tables: Tables):
         self.tables = tables
-        self.asked = 0
-        self.indexed = False
+        self.left = QUERIES_PER_NGRAM * sum(len(level.key) for level in tables.levels)
+        """Queries until the tables are indexed; below 0 they are."""
         self.kept: list[Any] = []
         """Arrays that C points to."""
         self.levels = (LevelFields * tables.order)()
@@ -56,7 +56,8 @@ class NativeQueries:
         values = np.empty((rows, length - 1), np.float32)
         if not values.size:
             return values
-        self._count(values.size)
+        if self.left >= 0:
+            self._count(values.size)
         ids = np.ascontiguousarray(ids, np.int64)
         scratch = np.empty((2, length - 1), np.int64)
         addresses = (array.ctypes.data for array in (scratch, values))
@@ -66,12 +67,10 @@ class NativeQueries:
 
     def _count(self, queries: int) -> None:
         """Indexes the tables when so many queries were asked that it pays."""
-        self.asked += queries
-        sizes = [len(level.key) for level in self.tables.levels]
-        if self.indexed or self.asked < QUERIES_PER_NGRAM * sum(sizes):
+        self.left -= queries
+        if self.left >= 0:
             return
-        self.indexed = True
-        for fields, prefixes in zip(self.levels[1:], sizes, strict=False):
+        for fields, prefixes in zip(self.levels[1:], (len(level.key) for level in self.tables.levels), strict=False):
             first = np.empty(prefixes + 1, np.int64)
             functions().first_rows(fields.key, fields.rows, prefixes, self.tables.vocabulary, first.ctypes.data)
             fields.first = self._address(first, np.int64)
