@@ -156,7 +156,7 @@ def _attention_speed(dtype: torch.dtype, head_size: int) -> float:
     upstream = torch.ones_like(query)
 
     def passes() -> None:
-        F.scaled_dot_product_attention(query, query, query, is_causal=True).backward(upstream)
+        F.scaled_dot_product_attention(query, query, query, is_causal=True).backward(upstream)  # type: ignore[no-untyped-call]
 
     rows, heads, tokens = TIMED_ATTENTION
     products = 2 + 5  # backward, one of them is computed again
