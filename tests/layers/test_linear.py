@@ -81,6 +81,13 @@ def test_layers_of_a_module_are_plain_where_nothing_is_trained() -> None:
     assert module.state_dict().keys() == plain.state_dict().keys()
 
 
+def test_compiled_layers_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = torch.randn(5, 8), torch.randn(16, 8, requires_grad=True)
+    assert linear.has_kernel(x, weight)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not linear.has_kernel(x, weight)
+
+
 def test_a_copy_of_a_module_uses_its_own_weights() -> None:
     module = nn.Sequential(nn.Linear(8, 16))
     linear.use_in(module)

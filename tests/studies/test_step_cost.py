@@ -13,6 +13,7 @@ import torch
 
 from seqwright import build
 from seqwright.core.batch import Batch, Vocabulary
+from seqwright.layers import softmax_loss
 from seqwright.studies.device_speed import GPUS, DeviceSpeed, measured_speed
 from seqwright.studies.plan import step_bytes
 from seqwright.studies.step_cost import StepCost, needs_values, step_cost
@@ -57,12 +58,22 @@ def test_forecasts_are_within_15_percent_of_an_h200(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ON_CPU["cases"])
-def test_forecasts_of_memory_are_within_15_percent_of_a_cpu(name: str) -> None:
+def test_forecasts_of_memory_are_within_15_percent_of_a_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax_loss, "kernels", object)  # as where it was measured
     (row,) = ON_CPU["cases"][name]
     parameters = row["measured"]["parameters"]
     made = cost(**row["case"], precision=ON_CPU["precision"], on="cpu")
     memory = 12 * parameters + step_bytes(made, parameters, 1, "cpu")
     assert memory == pytest.approx(row["measured"]["peak_bytes"], rel=0.15)
+
+
+def test_the_compiled_loss_holds_fewer_copies_of_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"layers": 1, "width": 16, "heads": 2, "context": 16, "vocabulary": 10_000, "on": "cpu"}
+    made = []
+    for kernels in (object, lambda: None):
+        monkeypatch.setattr(softmax_loss, "kernels", kernels)
+        made.append(cost(**sizes).activations)
+    assert made[1] - made[0] == 4 * 4 * 16 * 10_000
 
 
 def test_several_passes_keep_all_gradients_beside_activations() -> None:
@@ -79,16 +90,18 @@ def test_logits_of_large_vocabularies_are_bounded() -> None:
 
 
 def test_an_operation_takes_its_arithmetic_or_its_traffic() -> None:
-    speed = DeviceSpeed(products=10, bandwidth=100, update_bandwidth=1, kernel=1, launch=5)
+    speed = DeviceSpeed(products=10, attention=5, bandwidth=100, update_bandwidth=1, kernel=1, launch=5)
     operations = [Operation("mm", 40, 100), Operation("mm", 10, 600), Operation("add", 0, 200), Operation("add", 0, 0)]
     assert speed.seconds(operations, captured=True) == 4 + 6 + 2 + 1
     assert speed.seconds(operations) == 20
     assert speed.seconds(operations, captured=True, compiled=True) == pytest.approx(4 + 6 + 0.6 * 3)
+    assert speed.seconds([Operation("_scaled_dot_product_flash_attention", 40, 100)], captured=True) == 8
 
 
 def test_speed_of_this_machine_is_measured() -> None:
-    speed = measured_speed(torch.device("cpu"), "fp32", 16)
+    speed = measured_speed(torch.device("cpu"), "fp32", 16, 8)
     assert 1e6 < speed.products < 1e14
+    assert 1e6 < speed.attention < 1e14
     assert 1e6 < speed.bandwidth < 1e14
 
 

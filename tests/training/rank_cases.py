@@ -25,6 +25,8 @@ from seqwright.core.protocols import Feed
 from seqwright.core.ranks import Ranks, evaluation_by
 from seqwright.core.safetensors_chunks import StreamedTensors
 from seqwright.core.storage import load_tensors, read_json, save_tensors, write_json
+from seqwright.layers import linear
+from seqwright.layers.inference import packed_linear
 from seqwright.layers.lora import add_lora
 from seqwright.metrics.likelihood import score_text
 from seqwright.tasks.scoring import score_epoch, target_nll
@@ -50,7 +52,7 @@ START = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A training of batches of 5, 5 and 4 rows (not divisible by 2), in float64."""
+    """A training of batches of 5, 5 and 4 rows (not divisible by 2), in float64 unless its model is of float32."""
 
     model: Callable[[], nn.Module]
     feed: Callable[[], Feed]
@@ -61,6 +63,9 @@ class Case:
     """Parameters that FSDP2 gathers together, at least: 1 is each block alone."""
     compiled: bool = False
     """Traced by torch.compile as on a GPU, without its kernels."""
+    onednn: bool = False
+    """With oneDNN's products, whatever the processor."""
+    tolerance: float = 1e-9
 
 
 class StopRankOne(Progress):
@@ -90,6 +95,10 @@ def small_lstm() -> nn.Module:
 
 def small_classifier() -> nn.Module:
     return classifier("gpt").train()  # type: ignore[no-any-return]
+
+
+def small_float32() -> nn.Module:
+    return fresh(gpt())  # type: ignore[no-any-return]
 
 
 def sgd(**changes: Any) -> TrainingConfig:
@@ -141,6 +150,17 @@ CASES = {
         small_gpt, shuffled, adamw(optimizer="schedule-free", micro_batch_size=2, parallel="fsdp")
     ),
     "fsdp sgd": Case(small_gpt, shuffled, sgd(parallel="fsdp", max_grad_norm=0.1)),
+    "ddp onednn": Case(small_float32, shuffled, sgd(micro_batch_size=2), onednn=True, tolerance=1e-5),
+    "fsdp onednn": Case(
+        small_float32,
+        shuffled,
+        sgd(micro_batch_size=2, activation_checkpointing=True, parallel="fsdp"),
+        onednn=True,
+        tolerance=1e-5,
+    ),
+    "tensor onednn": Case(
+        small_float32, shuffled, sgd(parallel="fsdp", tensor_parallel=2), onednn=True, tolerance=1e-5
+    ),
     "ddp early": Case(
         small_gpt, shuffled, adamw(evaluate_every=1, patience=2), {"evaluate": lambda: {"nll": 1.0}, "chance": None}
     ),
@@ -157,6 +177,7 @@ def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]
     store = MemoryStore()
     compiling = patch.multiple(machine, CAPTURED={"cpu"}) if case.compiled and ranks.size > 1 else nullcontext()
     traced = patch.object(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    onednn = patch.multiple(linear, MIN_PRODUCT=0, prefers_onednn=packed_linear.available)
     with patch.object(parallel, "GROUP_PARAMETERS", case.group), traced, compiling:
         trainer = Trainer(case.model(), case.feed(), case.config, store, ranks=ranks, **case.trainer)
     if case.resumed:
@@ -165,7 +186,8 @@ def train(case: Case, ranks: Ranks, folder: Path) -> tuple[Trainer, MemoryStore]
     if case.config.spike_threshold is not None:
         trainer.progress.trend = [0.0, 0.0, 30.0]  # every loss is a spike
     try:
-        trainer.fit()
+        with onednn if case.onednn else nullcontext():
+            trainer.fit()
     except UserError as error:
         store.log({"kind": "error", "text": str(error)})
     return trainer, store

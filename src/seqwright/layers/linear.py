@@ -44,6 +44,7 @@ def has_kernel(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN computes a linear layer and its gradient."""
     return (
         weight.requires_grad
+        and not torch.compiler.is_compiling()  # Inductor cannot lower the operator, and has products of its own
         and torch.is_grad_enabled()
         and x.device.type == weight.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32

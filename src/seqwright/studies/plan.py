@@ -140,7 +140,7 @@ def _plan(
     cost = step_cost(make, layers, row, micro, training, on.type)
     passes = math.ceil(rows / micro)
     optimizer = OPTIMIZER_BYTES[training.optimizer] * parameters
-    speed = device_speed(on, training.precision, _width(wanted))
+    speed = device_speed(on, training.precision, *_sizes(wanted))
     if training.steps is None and training.epochs is None and training.minutes is None:
         steps = steps or 2000
     made = Plan(
@@ -187,9 +187,11 @@ def _pass_seconds(wanted: Recipe, cost: StepCost, speed: DeviceSpeed, steps: int
     return speed.seconds(cost.operations, captured=captured, compiled=choice == "inductor")
 
 
-def _width(wanted: Recipe) -> int:
-    """The width of the products that are timed."""
-    return int(vars(wanted.model.config).get("width") or DEFAULT_LENGTH)
+def _sizes(wanted: Recipe) -> tuple[int, int]:
+    """The width of the products that are timed, and of the heads of attention."""
+    options = vars(wanted.model.config)
+    width = int(options.get("width") or DEFAULT_LENGTH)
+    return width, max(1, width // int(options.get("heads") or 1))
 
 
 def _rows(wanted: Recipe, batch: Batch) -> int:

@@ -11,14 +11,21 @@ import torch
 from torch import nn
 
 from seqwright.core.batch import Batch
+from seqwright.layers import softmax_loss
 from seqwright.layers.cross_entropy import ALIGNMENT, MAX_LOGITS, MAX_LOGITS_CUDA, chunk_rows
 from seqwright.layers.heads import MLMHead
 from seqwright.studies.layer_table import Layer, is_recurrent, needs_values, on_meta_device
 from seqwright.studies.step_trace import LOSS, Operation, trace_step
+from seqwright.training import machine
 from seqwright.training.config import TrainingConfig
 
 MASKED = 0.15
 """Share of positions that masked language models predict."""
+
+
+NEW_PAGES = 3
+"""What the first use of memory that every step takes anew costs on a CPU, in readings of it: tensors that are too large
+for what the process keeps (`machine.keep_freed_memory`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,14 @@ def _loss(model: nn.Module, targets: int, *, half: bool, on: str) -> Loss:
     (classes, width), size = readout.weight.shape, 2 if half else 4
     logits, gradient = targets * classes, 4 * classes * width
     product = Operation("mm", 2 * logits * width, size * (logits + classes * width + targets * width))
+    if logits <= MAX_LOGITS and on == "cpu" and softmax_loss.kernels() is not None:
+        held = 2 * size * logits  # they, and their gradient
+        new = NEW_PAGES * held if size * logits > machine.MAX_MMAP_THRESHOLD else 0
+        return Loss(
+            operations=(product, product, product, Operation(LOSS, 0, 3 * size * logits + new)),
+            transient=held,
+            gradient=gradient,
+        )
     if logits <= MAX_LOGITS:
         # The log-softmax, its gradient and that of the logits, all float32.
         return Loss(
