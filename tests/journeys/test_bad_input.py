@@ -44,7 +44,7 @@ def tiny(*settings: str) -> list[str]:
             bytes(range(256)) * 4,
             "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file, or name its encoding: --set data.enc",
         ),
-        (b"PK\x03\x04\x14", "is a ZIP archive, as spreadsheets (.xlsx, .ods) and documents (.docx) are; save the table"),
+        (b"PK\x03\x04\x14", "is a ZIP archive, as spreadsheets (.xlsx, .ods) and documents (.docx) are; save"),
         (
             b"fine\n" * 400 + b"ol\xe9\n",
             "is not UTF-8: 0xe9 at byte 2,002 (line 401); it looks like latin-1: add --set data.encoding=latin-1.",

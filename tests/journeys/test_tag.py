@@ -240,4 +240,4 @@ def test_a_file_without_blank_lines_is_pointed_out(seqwright: Command, workdir: 
     (workdir / "joined.tsv").write_text(words(401).replace("\n\n", "\n"))
     result = seqwright("train", "--tagged", "joined.tsv", "--run", "runs/joined", "--set", "model.epochs=1")
     assert result.status == 0, result.err
-    assert "the longest training sentence has 1,203 words: does a blank line end each sentence?" in result.err
+    assert "the longest training sentence has 1,202 words: does a blank line end each sentence?" in result.err

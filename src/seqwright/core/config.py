@@ -47,9 +47,8 @@ class ConfigError(UserError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A suggestion: the known name of a synonym, else the closest by spelling, else the known names if they are few."""
-    known = list(dict.fromkeys(known))
+    known, folded = list(dict.fromkeys(known)), word.casefold()
     names = {name.casefold(): name for name in known}
-    folded = word.casefold()
     for key in KEYS_BY_SYNONYM.get(folded.replace("-", "_"), KEYS_BY_SYNONYM.get(folded, ())):
         if key in names:
             return f" Did you mean '{key}'?"

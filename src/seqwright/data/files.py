@@ -53,7 +53,7 @@ BINARY: dict[bytes, str] = {
     b"\x1f\x8b": "compressed by gzip; give it a name that ends in .gz",
     b"\xfd7zXZ\0": "compressed by xz; give it a name that ends in .xz",
 }
-"""What a file that begins with these bytes is, and the next move: no text begins so, in any encoding."""
+"""What a file that begins with these bytes is, and the next move."""
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""
