@@ -70,6 +70,7 @@ clean:
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml constraints.txt
+	@echo "installing into .venv: minutes, in which pip prints nothing"
 	test -x $(PYTHON) || python3 -m venv .venv
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

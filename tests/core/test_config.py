@@ -152,6 +152,7 @@ def test_override_inside_a_value_is_rejected() -> None:
 
 def test_did_you_mean_ignores_case_and_lists_few_known_names() -> None:
     assert did_you_mean("GTP", ["lstm", "gpt"]) == " Did you mean 'gpt'?"
+    assert did_you_mean("jobs", ["", "Bill", "bill"]) == " Known: '', Bill, bill."
     assert did_you_mean("mean.csv", ["Mean.csv"]) == " Did you mean 'Mean.csv'?"
     assert did_you_mean("zzz", ["lstm", "gpt"]) == " Known: lstm, gpt."
     assert did_you_mean("zzz", []) == ""

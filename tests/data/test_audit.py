@@ -21,7 +21,7 @@ def test_audit_counts_encoding_line_endings_and_duplicates(tmp_path: Path) -> No
     assert report["scripts"] == {"latin": 4, "cyrillic": 1}
     assert (report["copies"], report["lines_not_nfc"], report["longest_line"]) == (1, 1, {"line": 1, "characters": 6})
     messages = " ".join(warnings(report))
-    pattern = r"not UTF-8, the first at byte 19.*NUL.*mixed \(3 LF, 1 CRLF\).*decomposed.*exact duplicates"
+    pattern = r"not UTF-8, the first at byte 19.*NUL.*mixed \(3 LF, 1 CRLF\)\..*decomposed.*exact duplicates"
     assert re.search(pattern, messages)
 
 

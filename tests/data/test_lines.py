@@ -46,6 +46,8 @@ def test_standard_input_is_utf8_or_in_the_encoding_of_the_training_files() -> No
         ("latin-1", "a\n".encode("utf-16"), "is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16"),
         (None, "na\xefve\n".encode("latin-1"), "line 1: not UTF-8 .* save it as UTF-8, or convert it"),
         ("utf-16", b"\xff\xfea\0\0", "not UTF-16 after line 0"),
+        ("latin-1", b"PK\x03\x04\x14\0", r"is a ZIP archive, as spreadsheets \(.xlsx, .ods\)"),
+        ("utf-8", b"%PDF-1.7\n", "a.txt is a PDF; save its text"),
     ],
 )
 def test_undecodable_lines_name_the_next_move(encoding: str | None, data: bytes, message: str) -> None:

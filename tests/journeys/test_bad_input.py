@@ -44,12 +44,13 @@ def tiny(*settings: str) -> list[str]:
             bytes(range(256)) * 4,
             "looks binary or UTF-16: NUL at byte 0 (line 1); give a text file, or name its encoding: --set data.enc",
         ),
+        (b"PK\x03\x04\x14", "is a ZIP archive, as spreadsheets (.xlsx, .ods) and documents (.docx) are; save"),
         (
             b"fine\n" * 400 + b"ol\xe9\n",
             "is not UTF-8: 0xe9 at byte 2,002 (line 401); it looks like latin-1: add --set data.encoding=latin-1.",
         ),
     ],
-    ids=["empty", "BOM only", "blank lines", "one line", "two words", "one letter", "binary", "invalid UTF-8"],
+    ids=["empty", "BOM only", "blank lines", "one line", "two words", "one letter", "binary", "ZIP", "invalid UTF-8"],
 )
 def test_invalid_training_texts_are_rejected(seqwright: Command, workdir: Path, content: bytes, message: str) -> None:
     (workdir / "bad.txt").write_bytes(content)

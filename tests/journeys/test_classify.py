@@ -66,6 +66,12 @@ def test_classifier_trains_predicts_and_obeys_the_laws(seqwright: Command, class
     assert seqwright("check", classifier, "--json").json["holds"]
 
 
+def test_a_threshold_without_multiple_labels_is_refused(seqwright: Command, classifier: Path) -> None:
+    result = seqwright("classify", classifier, "the film was good", "--set", "decoding.threshold=0.9")
+    assert result.status == 2
+    assert "threshold is for multi-label data" in result.err
+
+
 def test_labels_unseen_in_training_count_as_wrong(seqwright: Command, classifier: Path, workdir: Path) -> None:
     (workdir / "other.tsv").write_text("up\tthe film was good\nsideways\tthe film was gray\n")
     result = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
@@ -136,7 +142,8 @@ def test_resume_keeps_the_label_set(seqwright: Command, classifier: Path, workdi
     (workdir / "train.tsv").write_text("aside\tthe film was odd\n" + labeled_lines(200))
     result = seqwright("train", "--run", classifier, "--set", "training.epochs=6")
     assert result.status == 2
-    assert "train.tsv, line 1: the label 'aside' was not in training" in result.err
+    assert f"train.tsv, line 1: the label 'aside' was not in training when {classifier} was begun" in result.err
+    assert "train in another folder with --run" in result.err
     assert (classifier / "labels.json").read_text() == labels
 
 

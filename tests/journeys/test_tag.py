@@ -230,6 +230,14 @@ def test_tagger_without_validation_split_has_no_scores(seqwright: Command, workd
     assert result.status == 0, result.err
     assert "all sentences are learned from" in result.out + result.err
     assert "20 training sentences, 60 words" in result.out + result.err
+    assert "does a blank line end each sentence?" not in result.err
     refused = seqwright("evaluate", "run")
     assert refused.status == 2
     assert "no validation sentences of its own" in refused.err
+
+
+def test_a_file_without_blank_lines_is_pointed_out(seqwright: Command, workdir: Path) -> None:
+    (workdir / "joined.tsv").write_text(words(401).replace("\n\n", "\n"))
+    result = seqwright("train", "--tagged", "joined.tsv", "--run", "runs/joined", "--set", "model.epochs=1")
+    assert result.status == 0, result.err
+    assert "the longest training sentence has 1,202 words: does a blank line end each sentence?" in result.err

@@ -65,3 +65,5 @@ def command(
         f"{audit.proven:,} of {audit.sources:,} lines have a proven optimum ({audit.nodes:,} nodes expanded); "
         f"{audit.empty:,} of these optima are empty: model errors, not search errors."
     )
+    if any(w.unfinished for w in audit.widths):
+        echo("Unfinished: no output of the beam ends in <eos>, the optimum does. The mean gap is over the other lines.")

@@ -47,15 +47,15 @@ class ConfigError(UserError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A suggestion: the known name of a synonym, else the closest by spelling, else the known names if they are few."""
+    known, folded = list(dict.fromkeys(known)), word.casefold()
     names = {name.casefold(): name for name in known}
-    folded = word.casefold()
     for key in KEYS_BY_SYNONYM.get(folded.replace("-", "_"), KEYS_BY_SYNONYM.get(folded, ())):
         if key in names:
             return f" Did you mean '{key}'?"
     closest = difflib.get_close_matches(folded, names, n=1, cutoff=0.6)
     if closest:
         return f" Did you mean '{names[closest[0]]}'?"
-    return f" Known: {', '.join(names.values())}." if 0 < len(names) <= 24 else ""
+    return f" Known: {', '.join(name or repr(name) for name in known)}." if 0 < len(known) <= 24 else ""
 
 
 def pick(kind: str, table: Mapping[str, Any], what: str) -> Any:

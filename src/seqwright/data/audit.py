@@ -80,7 +80,8 @@ def warnings(report: dict[str, Any]) -> list[str]:
         messages.append(f"{report['nul_bytes']:,} NUL bytes: it may be UTF-16 or binary.")
     if sum(bool(count) for count in report["line_ends"].values()) > 1:
         endings = ", ".join(f"{count:,} {end}" for end, count in report["line_ends"].items() if count)
-        messages.append(f"line endings are mixed ({endings}); a lone CR does not end a line here.")
+        lone = "; a lone CR does not end a line here" if report["line_ends"]["CR"] else ""
+        messages.append(f"line endings are mixed ({endings}){lone}.")
     if report["longest_line"]["characters"] > 1_000_000:
         messages.append("a line is longer than a million characters: is it one document?")
     if report["lines_not_nfc"]:

@@ -45,6 +45,15 @@ TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".jsonl", ".ndjson", ".csv
 COLUMNAR = (".parquet", ".arrow")
 """Suffixes of columnar files (`data/columnar.py`)."""
 
+BINARY: dict[bytes, str] = {
+    b"PK\x03\x04": "a ZIP archive, as spreadsheets (.xlsx, .ods) and documents (.docx) are; save the table as CSV"
+    " (UTF-8), or the text as plain text",
+    b"\xd0\xcf\x11\xe0": "an Office file (.xls or .doc); save the table as CSV (UTF-8), or the text as plain text",
+    b"%PDF-": "a PDF; save its text as a plain text file",
+    b"\x1f\x8b": "compressed by gzip; give it a name that ends in .gz",
+    b"\xfd7zXZ\0": "compressed by xz; give it a name that ends in .xz",
+}
+"""What a file that begins with these bytes is, and the next move."""
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""
@@ -161,6 +170,7 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
     data = read_bytes(path)
     if data in (b"", codecs.BOM_UTF8):
         raise EmptyFileError(f"{path} is empty; name a file with text.")
+    refuse_binary(data, path)
     if data.startswith(codecs.BOM_UTF8):  # no other encoding starts with it: what we write for spreadsheets does
         encoding = UTF_8
     if not check_encoding(encoding).startswith(UTF_8) and is_utf8(data):
@@ -173,6 +183,13 @@ def read_text(path: Path, errors: Errors = "strict", encoding: str = UTF_8) -> t
     else:
         text = _decoded(data, encoding, path)
     return text.removeprefix(BYTE_ORDER_MARK), notes
+
+
+def refuse_binary(start: bytes, path: Path | str) -> None:
+    """Raises for the first bytes of a file that is known not to be text."""
+    for mark, what in BINARY.items():
+        if start.startswith(mark):
+            raise UserError(f"{path} is {what}.")
 
 
 def refuse_blank(text: str, path: Path | str) -> None:

@@ -24,6 +24,7 @@ from seqwright.data.files import (
     is_utf8,
     likely_encoding,
     naming_errors,
+    refuse_binary,
 )
 
 
@@ -70,6 +71,7 @@ class LineDecoder:
     def feed(self, block: bytes) -> list[str]:
         """The lines that end in this block."""
         if self.number == 0 and not self.rest:
+            refuse_binary(block, self.source)
             marked = block.startswith(codecs.BOM_UTF8)
             block = block.removeprefix(codecs.BOM_UTF8)
             typed = self.piped and not block.startswith(UTF_16_MARKS) and 0 not in block

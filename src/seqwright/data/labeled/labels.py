@@ -110,9 +110,10 @@ class Labels:
 
     def unknown_counts(self, rows: Sequence[Row]) -> dict[str, int]:
         """Labels that are not in training, with their number of rows, by decreasing frequency."""
-        return dict(Counter(name for _, name in self._unknown(rows)).most_common())
+        return dict(Counter(name for _, name in self.unknown(rows)).most_common())
 
-    def _unknown(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+    def unknown(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+        """Labels that are not in training, each with its row."""
         known = set(self.names)
         named = [
             (row, name) for row in rows for name in ([row.label] if self.kind == "single" else split_labels(row.label))
@@ -120,7 +121,7 @@ class Labels:
         return [(row, name) for row, name in named if name not in known and self.kind != "regression"]
 
     def _check(self, rows: Sequence[Row], unknown: Unknown) -> None:
-        labels = self._unknown(rows)
+        labels = self.unknown(rows)
         count = len({row for row, _ in labels})  # a row may have several
         if not count or count <= {"refuse": 0.0, "few": MAX_UNKNOWN, "wrong": math.inf}[unknown] * len(rows):
             return

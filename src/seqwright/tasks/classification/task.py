@@ -70,6 +70,12 @@ class ClassificationTask:
             ClassificationCodec, directory, lambda: ClassificationCodec.learn(rows, train, settings, progress)
         )
         self.labels, self.tokenizer = self.codec.labels, self.codec.tokenizer
+        if unknown := self.labels.unknown(train.rows):
+            row, name = unknown[0]
+            raise UserError(
+                f"{row.place}: the label {name!r} was not in training when {directory.path} was begun, and a run keeps"
+                " its labels. Correct it, or train in another folder with --run."
+            )
         self.train_rows, self.valid_rows = train, valid
         self.train_texts = encode([row.texts for row in train.rows], self.tokenizer)
         self.train_targets = self.labels.targets(train.rows)
@@ -254,6 +260,11 @@ class ClassificationRun(Run):
     def _decoding(self, **options: Any) -> ClassificationOptions:
         """Options with the temperature that was fitted to the validation texts, unless another is set."""
         decoding: ClassificationOptions = with_options(self.settings.decoding, options)
+        if decoding.threshold != ClassificationOptions.threshold and self.labels.kind != "multi":
+            raise UserError(
+                'threshold is for multi-label data (data.labels = "multi"); compare the probability of each answer with'
+                " yours instead."
+            )
         return replace(decoding, temperature=decoding.temperature or self.summary.get("temperature"))
 
     @warns_of_training_data

@@ -34,6 +34,8 @@ from seqwright.text.word_splitting import WordSplitter
 
 SAMPLES = 3
 """Sentences in the log at each sampling."""
+MAX_SENTENCE = 1000
+"""Words of a sentence from which a file probably lacks the blank lines between sentences."""
 READ_AHEAD = 512
 """Sentences read ahead, so that those of similar length share a batch."""
 
@@ -87,6 +89,9 @@ class TaggingTask:
                 f"{invalid:,} spans of the training tags go on (I-, E-) where none of their type began, as in old files"
                 " or by mistake; they count as spans, and the tagger may answer so."
             )
+        longest = max(len(sentence.words) for sentence in train.sentences)
+        if longest > MAX_SENTENCE:
+            note(f"the longest training sentence has {longest:,} words: does a blank line end each sentence?")
         note(
             f"{quantity(len(train.sentences), 'training sentence')}, {train.words:,} words, {len(self.codec.words):,}"
             f" different ones, {len(self.codec.tags)} tags; {self.tokenizer.kind} vocabulary of"
