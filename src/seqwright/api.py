@@ -24,7 +24,7 @@ from seqwright.pipeline.trust import without_untrusted
 from seqwright.pipeline.wanted import Files, wanted_recipe
 from seqwright.runs.calls import UnknownOptionError
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.finding import RUNS
+from seqwright.runs.finding import RUNS, is_run
 from seqwright.runs.listing import SortKey, listing
 from seqwright.runs.manifest import settled
 from seqwright.runs.run import Run, weights_path
@@ -73,8 +73,8 @@ def train(
     """Trains a recipe, or the default one for users' files (text, pairs of source and target files, conversations,
     labeled texts, …), or resumes a run (`run` alone); returns the finished run. `base` is a run to fine-tune.
     `columns` names the columns of the files by role: {"text": "body", "label": "stars"}. `minutes` is a time budget
-    instead of steps (`training.minutes`). `trust` lets a run that was made elsewhere name the files it is trained
-    on."""
+    instead of steps (`training.minutes`); `progress=True` prints how long it takes and how it goes. `trust` lets a
+    run that was made elsewhere name the files it is trained on."""
     files = {"text": text, "pairs": pairs, "chat": chat, "labeled": labeled, "masked": masked}
     files |= {"tagged": tagged, "images": images, "captions": captions}
     if isinstance(recipe, Recipe):
@@ -169,7 +169,7 @@ def demo(folder: str | Path = RUNS / "demo", *, minutes: float | None = None, pr
 
 @hinted
 def ladder(
-    folder: str | Path,
+    run: str | Path | None = None,
     *,
     text: Files | None = None,
     labeled: Files | None = None,
@@ -184,9 +184,9 @@ def ladder(
     progress: Progress = SILENT,
 ) -> Ladder:
     """Trains models from simple to large on one kind of data under one time budget, each in a run of its own below
-    `folder`, and says which of them is enough, as `seqwright ladder` does. `models` are the kinds to train, by default
-    all; `base` is a run to fine-tune as one more; `columns` are those of `train`."""
-    from seqwright.studies.ladder import climb, ladder_recipes
+    the folder `run` (default: runs/ladder-NAME), and says which of them is enough, as `seqwright ladder` does. `models`
+    are the kinds to train, by default all; `base` is a run to fine-tune as one more; `columns` are those of `train`."""
+    from seqwright.studies.ladder import climb, folder_of, ladder_recipes
 
     files = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
     kinds = [kind for kind, names in files.items() if names is not None]
@@ -201,7 +201,8 @@ def ladder(
         base=None if base is None else Path(base),
         overrides=[*override_list(set), *columns_override(columns, kinds[0])],
     )
-    return climb(recipes, Path(folder), progress, name=f"Ladder: {Path(folder).name}")
+    folder = folder_of(as_list(files[kinds[0]])) if run is None else Path(run)
+    return climb(recipes, folder, progress, name=f"Ladder: {folder.name}")
 
 
 def _several(runs: Any) -> list[Any]:
@@ -360,7 +361,10 @@ def mix(
     from seqwright.studies.mix_ngram import mix_with_ngram
 
     folders = [*_several(runs), *more]
-    run = folders.pop() if run is None else run
+    if run is None:
+        run = folders.pop()
+        if len(folders) == 1 and not ngram and is_run(Path(run)):
+            raise UserError(f'{run} is a run already, and the last one named is where the mixture goes; add run="NEW".')
     parts = [open(path) for path in folders]
     if ngram:
         mix_with_ngram(parts, on, Path(run), open_run=open, geometric=geometric)

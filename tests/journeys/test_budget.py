@@ -42,6 +42,8 @@ def test_a_budget_is_turned_into_steps_once_and_more_minutes_mean_more_steps(wor
     again = seqwright(*command, "--minutes", "0.01")
     assert "was already finished" in again.out
     assert training(workdir / "run") == decided
+    without = seqwright(*command)  # the budget of the run, not the default one
+    assert "was already finished" in without.out
     longer = seqwright("train", "--run", "run", "--minutes", "0.02")
     assert longer.status == 0, longer.err
     assert training(workdir / "run")["steps"] == 2 * decided["steps"]

@@ -109,6 +109,7 @@ def test_values_that_are_no_numbers_are_named(seqwright: Command, trained: Path)
         (("evaluate", "--test", "x"), "Did you mean --on FILE?"),
         (("compare", "--output", "x"), "Did you mean --html FILE?"),
         (("export", "--format", "arpa"), "Did you mean --to FORMAT?"),
+        (("export", "--out", "x.arpa"), "The file is an argument: seqwright export RUN FILE."),
     ],
 )
 def test_options_of_other_tools_are_answered_with_ours(
@@ -466,3 +467,7 @@ def test_decomposed_text_is_pointed_out_once(seqwright: Command, workdir: Path) 
     (workdir / "nfd.txt").write_text(unicodedata.normalize("NFD", "người ta\ncõi người\n"))
     assert seqwright("score", "run", "nfd.txt").err.count("decomposed letters (Unicode NFD)") == 1
     assert seqwright("score", "run", "viet.txt").err == ""
+
+
+def test_an_empty_line_has_the_log_probability_zero(seqwright: Command, trained: Path) -> None:
+    assert seqwright("score", trained, input=b"\n").out.splitlines()[0].startswith("0.0000\t")

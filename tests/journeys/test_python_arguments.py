@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import seqwright as sw
+from seqwright.core.wording import on_command_line
 from tests.journeys.conftest import Command
 
 
@@ -127,3 +128,19 @@ def test_ladder_says_how_its_files_are_named(folder: Path, seqwright: Command) -
     result = seqwright("ladder", folder / "text.txt")
     assert result.status == 2
     assert f"as in --text {folder / 'text.txt'}" in result.err
+
+
+def test_training_prints_its_progress_where_that_is_wanted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, wanted in (("silent", False), ("printed", True)):
+        sw.train(text=folder / "text.txt", model="ngram", run=folder / name, progress=wanted)  # type: ignore[arg-type]
+        assert ("held out for validation" in capsys.readouterr().err) == wanted
+    keys = ["model.width=4", "tokenizer.kind=characters"]
+    with on_command_line(False):
+        sw.train(text=folder / "text.txt", model="lstm", set=keys, minutes=0.001, run=folder / "timed", progress=True)  # type: ignore[arg-type]
+    assert "minutes=N for another budget" in capsys.readouterr().err
+
+
+def test_functions_of_the_package_are_named_where_a_run_is_asked_for_them(folder: Path) -> None:
+    run = sw.open(folder / "ngram")
+    with pytest.raises(AttributeError, match=r"the package has it: seqwright\.check\(…\)"):
+        run.check()

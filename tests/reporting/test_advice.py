@@ -44,6 +44,13 @@ def test_a_single_validation_is_trained_on_before_it_is_mixed() -> None:
     assert "the n-gram has" in mixed
 
 
+def test_a_short_training_that_was_best_at_its_end_is_trained_on_before_it_is_mixed() -> None:
+    summary = {"nll": 6.58, "asked_steps": 5, "seconds": 1.0}
+    (longer, command), _ = advice("runs/a", log(6.66, 6.6, 6.58, counted=3.4), summary)
+    assert longer == "a short training that was best at its end says little: train longer first"
+    assert command == "seqwright train --run runs/a --set training.steps=100"
+
+
 def test_a_bleu_too_low_to_be_useful_is_trained_on_or_needs_more_pairs() -> None:
     falling, flat = log(5, 4, 3.5, 3.2, 3.0), log(5, 4, 3.5, 3.2, 3.19)
     ((sentence, command),) = advice("runs/a", falling, {"nll": 3.0, "bleu": 6.8, "asked_steps": 500})

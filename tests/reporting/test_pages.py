@@ -309,3 +309,10 @@ def test_later_scores_and_next_steps_are_shown() -> None:
     assert "1.234" in text
     assert "text:&lt;b&gt;" in text
     assert "seqwright generate &#x27;a &lt;run&gt;&#x27;" in text
+
+
+def test_later_scores_of_a_mixture_have_their_unit() -> None:
+    scores = {"nll": {"value": 1.0}, "perplexity": {"value": 2.718}}
+    mixture = replace(counted_run(), summary={}, log=[{"kind": "scores", "on": ["test.txt"], "scores": scores}])
+    assert mixture.scores == {}
+    assert "nats per token" in report(mixture)

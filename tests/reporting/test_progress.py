@@ -94,3 +94,9 @@ def test_one_long_line_of_a_stream_has_a_time_left(monkeypatch, capsys: pytest.C
         for done in (0, 20):
             scoring.advance(done, 100)
     assert capsys.readouterr().err.splitlines() == ["scoring  a long line after line 0: 20 %  1 m 20 s left"]
+
+
+def test_early_stopping_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.TerminalProgress().record({"kind": "early", "step": 1507, "best_step": 1351})
+    line = "early stopping after step 1,507: the validation loss was best at step 1,351.\n"
+    assert capsys.readouterr().err == line

@@ -134,3 +134,12 @@ def test_a_refused_ladder_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match="has only blank lines"):
         sw.ladder("runs/ladder-blank", text="blank.txt", models=["ngram"], minutes=0.1)
     assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]
+
+
+def test_a_ladder_that_is_given_no_folder_has_that_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("the cat sat on the mat\n" * 40)
+    trained = sw.ladder(text="notes.txt", models=["ngram"])
+    assert [rung.path for rung in trained.rungs] == [Path("runs/ladder-notes/ngram")]

@@ -40,6 +40,7 @@ _OUTPUT = (
     ("--out", "Did you mean --out FILE?"),
     ("--run", "Did you mean --run FOLDER?"),
     ("--html", "Did you mean --html FILE?"),
+    ("FILE", "The file is an argument: COMMAND RUN FILE."),
 )
 _GPU, _CPU = (
     (("--device", f"Did you mean --device {name}?"), ("TRAINING", f"It is a key: --set training.device={name}."))

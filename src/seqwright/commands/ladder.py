@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -88,12 +87,10 @@ def command(
     from seqwright.reporting.progress import TerminalProgress
 
     data = {"text": text, "labeled": labeled, "tagged": tagged, "pairs": pairs}
-    files = [name for names in data.values() for name in names]
-    path = folder or Path("runs") / f"ladder-{Path(files[0]).name.split('.')[0] if files else ''}"
     given: dict[str, Any] = {kind: names or None for kind, names in data.items()}
     with resumable(), TerminalProgress(quiet=quiet or as_json) as progress:
         trained = ladder(
-            path,
+            folder,
             valid=valid,
             minutes=minutes,
             models=kinds,

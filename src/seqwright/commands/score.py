@@ -100,7 +100,7 @@ def _values(line: Any, surprisals: list[tuple[str, float]] | None, back_offs: li
 def _text(line: Any, surprisals: list[tuple[str, float]] | None, back_offs: list[Any] | None) -> str:
     """Log-probability, perplexity and text, tab-separated, and further lines about tokens."""
     perplexity = "" if line.perplexity is None else f"{line.perplexity:.2f}"
-    parts = [f"{line.log_prob:.4f}\t{perplexity}\t{line.text}"]
+    parts = [f"{line.log_prob or 0.0:.4f}\t{perplexity}\t{line.text}"]
     if surprisals is not None:
         parts.append("\t" + " ".join(f"{token!r}:{nats / math.log(2):.2f}" for token, nats in surprisals))
     if back_offs is not None:

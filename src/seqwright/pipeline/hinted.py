@@ -11,6 +11,7 @@ from seqwright.core.arguments import refuse_wrong_types
 from seqwright.core.config import did_you_mean
 from seqwright.core.progress import SILENT
 from seqwright.pipeline.recipe import keys_named
+from seqwright.reporting.progress import TerminalProgress
 from seqwright.runs.calls import UnknownOptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,6 +33,9 @@ def hinted(function: F) -> F:
                 raise UnknownOptionError(f"{function.__name__} has no option '{name}'.{hint}")
         if "progress" in known and not options.get("progress", SILENT):
             options["progress"] = SILENT  # False and None, as elsewhere
+        if options.get("progress") is True:
+            with TerminalProgress() as options["progress"]:
+                return call(*inputs, **options)
         places = [name for name, one in known.items() if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
         refuse_wrong_types(function, dict(zip(places, inputs, strict=False)) | options)
         return function(*inputs, **options)

@@ -67,7 +67,8 @@ def wanted_recipe(
         kinds |= {key: str(value) for key, value in overridden.items() if value is not None}
         budget = keys.get("training.minutes", None if LENGTH & keys.keys() else DEFAULT_MINUTES)
         table = default_recipe(kind, names, as_list(valid), minutes=budget, **kinds)
-        table |= _chosen_before(table, Path(run) if run is not None else RUNS / table["name"])
+        path = Path(run) if run is not None else RUNS / table["name"]
+        table |= _chosen_before(table, path, default_budget="training.minutes" not in keys)
         if before is not None:
             table = fine_tuned(table, before, Path(str(base)))
         return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
@@ -84,9 +85,9 @@ def wanted_recipe(
     return settings
 
 
-def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
+def _chosen_before(table: dict[str, Any], path: Path, *, default_budget: bool) -> dict[str, Any]:
     """The sections of an existing run whose sizes followed from a time budget: a run that is resumed with the command
-    that started it keeps them, however fast the machine is now."""
+    that started it keeps them, however fast the machine is now; and its budget where no other one was asked for."""
     if not is_run(path):
         return {}
     before = RunDirectory.open(path).recipe()
@@ -94,6 +95,8 @@ def _chosen_before(table: dict[str, Any], path: Path) -> dict[str, Any]:
         return {}
     training = {key: value for key, value in before["training"].items() if key not in ("steps", "epochs", "minutes")}
     budget = {key: value for key, value in table.get("training", {}).items() if key in ("minutes", "epochs")}
+    if default_budget and "minutes" in budget:
+        budget["minutes"] = before["training"]["minutes"]
     tokens = {key: value for key, value in before["data"].items() if key == "batch_tokens" and key in table["data"]}
     sections = {"tokenizer": before["tokenizer"], "model": before["model"], "data": table["data"] | tokens}
     return sections | {"training": training | budget}

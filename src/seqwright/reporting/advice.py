@@ -44,10 +44,12 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
     if counted is None or summary.get("nll") is None:
         return
     if summary["nll"] > counted["nll"]:
-        if steps and not fallen and len(_losses(log)) < 2:
-            times = longer(float(summary.get("seconds") or AMPLE))
+        seconds = float(summary.get("seconds") or AMPLE)
+        if steps and not fallen and _early(log, seconds):
+            times, single = longer(seconds), len(_losses(log)) < 2
+            short = "a single validation says" if single else "a short training that was best at its end says"
             yield (
-                "a single validation says little about the training: train longer first",
+                f"{short} little: train longer first",
                 f"seqwright train --run {path} --set training.steps={times * steps}",
             )
         yield (

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from seqwright.core.printable import printable
 from seqwright.core.progress import Progress
+from seqwright.core.wording import worded
 from seqwright.reporting.numbers import count, duration, figure
 
 LINE_SECONDS = 10.0
@@ -129,7 +130,7 @@ class TerminalProgress(Progress):
 
     def note(self, text: str) -> None:
         """Prints a note."""
-        self.console.print(Text(printable(text)), style="dim", soft_wrap=True)
+        self.console.print(Text(printable(worded(text))), style="dim", soft_wrap=True)
 
     def stage(self, text: str) -> None:
         """Shows the status of work without steps, such as fitting counts; an empty text clears it."""
@@ -188,6 +189,10 @@ class TerminalProgress(Progress):
                 f"{record['model']} baseline after {duration(record['seconds'])}:  nll {figure(record['nll'])}{suffix}"
             )
             self.console.print(Text(line), style="bold", soft_wrap=True)
+        elif record["kind"] == "early":
+            step, best = record["step"], record["best_step"]
+            line = f"early stopping after step {step:,}: the validation loss was best at step {best:,}."
+            self.console.print(Text(line), style="dim", soft_wrap=True)
         elif record["kind"] == "sample":
             self.console.print(Text(f"  sample: {_sample_line(record)}"), style="italic dim", soft_wrap=True)
 

@@ -113,10 +113,11 @@ def _other_scores(run: RunFacts) -> Html:
         for name, score in record["scores"].items()
         if score
     }
+    names = run.scores or {name for _, name, _ in latest}  # mixtures have no scores of their own
     rows = [
         (
             on,
-            title(name, run.scores),
+            title(name, names),
             _value(score),
             interval(score.get("low"), score.get("high")),
             element("code", signature or ""),

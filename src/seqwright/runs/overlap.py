@@ -45,9 +45,9 @@ def warns_of_training_data(evaluate: V) -> V:
 
 
 @contextmanager
-def own_data(run: Run, on: Any = None) -> Iterator[None]:
+def own_data(run: Run, on: Any = None, *, use: str = "is evaluated on") -> Iterator[None]:
     """Context manager that reads the data of a run unless files are given (`on`): where it was moved, the error says
-    how to go on."""
+    how to go on. `use` says what the run does with it."""
     if on is not None and not as_list(on):
         raise UserError(f"on={on!r} names no file; name one, or leave it out for the data of {run.path}.")
     try:
@@ -56,7 +56,7 @@ def own_data(run: Run, on: Any = None) -> Iterator[None]:
         if on is not None:
             raise
         raise UserError(
-            f"{error} {run.path} is evaluated on its own data by default; name others with --on FILE."
+            f"{error} {run.path} {use} its own data by default; name others with --on FILE."
             f" {moved_files(run.path, run.settings.data)}"
         ) from error
 

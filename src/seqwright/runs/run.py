@@ -41,6 +41,8 @@ VERBS = (
 """All verbs of runs; one that a run does not support raises an error that names those it does."""
 PREDICT = {"predict", "infer", "inference", "transform"}
 """Verbs of other libraries that do what the verbs of a task do here."""
+OF_PACKAGE = ("check", "compare", "explain", "mix", "probe")
+"""Functions of the package that take a run, and are looked for on it."""
 OF_TOKENIZER = {"tokenize": "encode", "encode": "encode", "detokenize": "decode", "decode": "decode"}
 """Methods that other libraries have on a model, and those of the tokenizer here."""
 PRECISIONS = (*machine.DTYPES, "int8")
@@ -267,6 +269,8 @@ class Run:
 
     def _hint(self, name: str) -> str:
         """The attribute that an unknown one means, or the verbs of the run."""
+        if name in OF_PACKAGE:
+            return f"; the package has it: seqwright.{name}(…)."
         public = [known for known in dir(type(self)) if not known.startswith("_") and known not in VERBS]
         if name not in (*PREDICT, *OF_TOKENIZER) and (
             close := difflib.get_close_matches(name, [*public, *self.verbs], n=1)

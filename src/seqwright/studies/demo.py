@@ -41,6 +41,8 @@ LADDER: dict[str, dict[str, Any]] = {
 def demo(folder: Path, progress: Progress, *, minutes: float | None = None) -> Ladder:
     """Trains each model in its own run (finished runs are reused) and compares them. `minutes` is a time budget that
     the networks share equally."""
+    if minutes is None and not folder.exists():
+        progress.note("six models, about five minutes of one CPU core; Ctrl-C is safe; --minutes N for another budget.")
     return climb(demo_recipes(minutes), folder, progress, name="From counting to attention")
 
 

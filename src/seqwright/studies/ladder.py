@@ -25,6 +25,7 @@ from seqwright.reporting.numbers import count, duration, figure, interval
 from seqwright.reporting.run_facts import HIGHER, RunFacts, headline, title, training_rate, unit
 from seqwright.reporting.terminal import Column, as_text, scatter, table
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.finding import RUNS
 
 RUNGS: dict[str, tuple[str, ...]] = {
     "text": ("ngram", "neural-bigram", "feedforward", "rnn", "lstm", "gpt"),
@@ -175,6 +176,11 @@ def _recipe(table: dict[str, Any], name: str, share: float, overrides: Sequence[
         table, budget = table | {"training": training}, [f"training.minutes={share}"]
     baseline = {"evaluation": {"baseline": False}} if data == "text" else {}  # the ladder has an n-gram
     return recipe.make(table | {"name": name} | baseline, [*budget, *overrides], origin=f"--{data}", base=Path())
+
+
+def folder_of(files: Sequence[str]) -> Path:
+    """The folder of a ladder that is given none, by the name of its first file."""
+    return RUNS / f"ladder-{Path(files[0]).name.split('.')[0]}"
 
 
 def climb(recipes: Mapping[str, Recipe], folder: Path, progress: Progress, *, name: str) -> Ladder:

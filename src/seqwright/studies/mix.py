@@ -24,7 +24,7 @@ from seqwright.metrics.score import Floats
 from seqwright.pipeline.untrained import keep
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import training_with
-from seqwright.runs.overlap import hold_out_the_same, training_overlap
+from seqwright.runs.overlap import hold_out_the_same, own_data, training_overlap
 from seqwright.runs.run import Run
 from seqwright.studies.mix_classifiers import mix_classifiers
 from seqwright.studies.mix_log_linear import log_linear_weights
@@ -68,7 +68,8 @@ def mix(
         if not on:
             _check_held_out(runs[0], run, _ngram_hint(runs))
     first = runs[0]
-    stream = first.stream(on or None)
+    with own_data(first, on or None, use="tunes the weights on"):
+        stream = first.stream(on or None)
     log_probs = np.stack([_log_probs(run, stream, run.model) for run in runs], 1)  # (T, M)
     weights = interpolation_weights(log_probs)
     with np.errstate(divide="ignore"):

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError
+from seqwright.data.files import MissingFileError
 from seqwright.pipeline import recipe
 from seqwright.pipeline.training import train
+from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
 from seqwright.studies.mix import mix
 from seqwright.tasks.language.defaults import NGRAM
@@ -46,7 +48,14 @@ def _fit(run: Run, folder: Path, *, refit: bool) -> Path:
     settings = run.settings.table()
     table = {key: settings[key] for key in SECTIONS}
     table["data"] = table["data"] | ({"refit": True} if refit and "split" in table["data"] else {})
+    table["data"] |= {"document": run.documents}  # whatever the defaults of its recipe and of this one
     tokenizer = {"file": str(run.directory.tokenizer_path.resolve())}
     wanted = {"name": folder.name, "tokenizer": tokenizer, "model": dict(NGRAM)} | table
-    train(recipe.make(wanted, origin="mix --ngram", base=Path()), folder)
+    try:
+        train(recipe.make(wanted, origin="mix --ngram", base=Path()), folder)
+    except MissingFileError as error:
+        raise UserError(
+            f"the training text of {run.path}, of which the n-gram is counted, was moved: {error}"
+            f" {moved_files(run.path, run.settings.data)}"
+        ) from error
     return folder

@@ -15,6 +15,7 @@ from seqwright.data.remote import remote_files
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.run import Codec
 from seqwright.tasks.base import Settings
+from seqwright.text.backend import Kind
 from seqwright.text.special_tokens import with_special_tokens
 from seqwright.text.tokenizer import Tokenizer
 from seqwright.text.trainers import TokenizerConfig, train
@@ -64,6 +65,24 @@ def learn_tokenizer(
     for note in tokenizer.notes:
         progress.note(note)
     return tokenizer
+
+
+def tokenizer_kind(settings: Settings, directory: RunDirectory) -> Kind:
+    """The kind of a run's tokenizer before its text is read: a file, or a run to fine-tune, brings its own."""
+    if directory.learned or directory.received:
+        return kind_of(directory.tokenizer, settings)
+    if settings.training.init_from is not None:
+        return kind_of(RunDirectory.open(settings.training.init_from).tokenizer, settings)
+    if settings.tokenizer.file is not None:
+        return kind_of(train_tokenizer(settings.tokenizer, ()), settings)
+    kind: Kind = settings.tokenizer.kind
+    return kind
+
+
+def kind_of(tokenizer: Tokenizer, settings: Settings) -> Kind:
+    """The kind of a tokenizer; of one of another program, which may keep line ends in any kind, that of the recipe."""
+    kind: Kind = settings.tokenizer.kind if tokenizer.imported else tokenizer.kind
+    return kind
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Sequence[str]) -> Tokenizer:

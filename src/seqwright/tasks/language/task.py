@@ -37,7 +37,7 @@ from seqwright.runs.finding import training_with
 from seqwright.runs.overlap import warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out
-from seqwright.tasks.codec import TextCodec, learn_tokenizer, open_or_learn
+from seqwright.tasks.codec import TextCodec, kind_of, learn_tokenizer, open_or_learn, tokenizer_kind
 from seqwright.tasks.language.back_off import BackOff, back_off
 from seqwright.tasks.language.defaults import COUNTED
 from seqwright.tasks.language.scores import evaluate, with_accuracy
@@ -66,7 +66,7 @@ class TextTask:
     def __init__(self, settings: Settings, directory: RunDirectory, progress: Progress):
         self.settings, self.progress, note = settings, progress, progress.note
         data: TextFiles = settings.data
-        corpora = read_corpora(data, document_kind(data, settings.tokenizer.kind))
+        corpora = read_corpora(data, document_kind(data, tokenizer_kind(settings, directory)))
         valid = corpora.valid
         for text in corpora.notes:
             note(text)
@@ -266,7 +266,7 @@ class TextRun(Run):
     @property
     def documents(self) -> Document:
         """What a document was in training: a line, a paragraph or a file."""
-        return document_kind(self.settings.data, self.settings.tokenizer.kind)
+        return document_kind(self.settings.data, kind_of(self.tokenizer, self.settings))
 
     def stream(self, on: str | Sequence[str] | None = None) -> Stream:
         """The ids of files, with `<sos>` and `<eos>` around documents, or of the validation text of the run."""
