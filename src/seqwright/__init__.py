@@ -11,7 +11,6 @@ list_runs, list_recipes and register_encoder; `help(sw.train)` describes one, an
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -20,7 +19,13 @@ __version__ = "0.1.0"
 if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
     os.environ["GOMP_SPINCOUNT"] = "1000"
 
+# What type checkers take for true. `typing` itself takes longer to import than all the rest of this file, and an
+# interrupt is not handled before that (`__main__`).
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from seqwright.api import check as check
     from seqwright.api import compare as compare
     from seqwright.api import demo as demo

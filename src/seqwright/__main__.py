@@ -1,8 +1,14 @@
 """`seqwright` and `python -m seqwright`: Ctrl-C and SIGTERM exit with status 130 and 143, even while modules are
 imported."""
 
+from __future__ import annotations
+
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # as in the package itself: what type checkers take for true
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> None:

@@ -80,6 +80,27 @@ def test_interrupt_that_an_import_swallows(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "stopped.\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_of_an_import_within_a_training_waits_for_its_end(number: int, tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(
+        f"import os, time\nos.kill(os.getpid(), {number})\ntime.sleep(0.1)\nprint('imported')\n"
+    )
+    program = (
+        "import signal, sys, time, types\n"
+        "import seqwright.__main__ as command\n"
+        "from seqwright.commands.common import resumable\n"
+        "def main():\n"
+        "    with resumable():\n        import interrupted\n        time.sleep(10)\n        print('continued')\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.modules['seqwright.cli'] = cli = types.ModuleType('cli')\n"
+        "cli.main = main\n"
+        "command.main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == ("imported\n", "stopped; the same command resumes.\n")
+    assert result.returncode != 0
+
+
 def test_a_terminated_command_leaves_no_half_written_file(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text("of before\n")
     process = start("score", trained, "-", "--out", tmp_path / "scores.csv", stdin=subprocess.PIPE)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -28,6 +30,8 @@ PIPED_WIDTH = 120
 """Columns of a table in a pipe or file: cells of text are wrapped; `--json` has everything."""
 COMPLETE_WIDTH = 10_000
 """Columns of a table in a pipe or file of which no cell may be cut."""
+IMPORT_SECONDS = 0.02
+"""An interrupt that waits for the end of an import looks again after this time."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -136,10 +140,37 @@ def print_parts(parts: Iterable[Any]) -> None:
 def resumable(sentence: Callable[[], str] = lambda: "stopped; the same command resumes.") -> Iterator[None]:
     """Context manager of a command that resumes: Ctrl-C says so, with the exit status of SIGINT."""
     try:
-        yield
+        with _interrupts_after_imports():
+            yield
     except KeyboardInterrupt:
         echo(sentence(), err=True)
         raise click.exceptions.Exit(130) from None
+
+
+@contextmanager
+def _interrupts_after_imports() -> Iterator[None]:
+    """An interrupt within an import, which the start of a command ends at once, waits until it is imported: what the
+    work has begun is put in order first."""
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    main = threading.current_thread() is threading.main_thread()  # Python sets handlers only there
+    handled = [number for number, handler in before.items() if main and callable(handler)]  # not those ignored
+
+    def interrupt(number: int, frame: Any) -> None:
+        outer = frame
+        while outer is not None and not outer.f_code.co_filename.startswith("<frozen importlib"):
+            outer = outer.f_back
+        if outer is None:
+            before[number](number, None)
+        else:
+            threading.Timer(IMPORT_SECONDS, signal.raise_signal, (number,)).start()
+
+    for number in handled:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])
 
 
 def table_width(table: Any) -> int:
