@@ -178,6 +178,11 @@ def test_evaluating_on_training_files_is_noted(workdir: Path, seqwright: Command
     copied = seqwright("evaluate", "gpt", "--on", "copy.txt")
     assert copied.err.count("was trained on") == 1
     assert "copy.txt, a copy of " in copied.err
+    lines = (workdir / "text.txt").read_text().splitlines(keepends=True)
+    (workdir / "part.txt").write_text(
+        "".join(lines[:20]) + "a line of another text, as long as those of the others\n" * 9
+    )
+    assert "part.txt, most of whose lines are in " in seqwright("evaluate", "gpt", "--on", "part.txt").err
     assert "copy.txt (training data)" in (workdir / "gpt" / "report.html").read_text()
     with pytest.warns(sw.SeqwrightWarning, match="no score of unseen data"):
         sw.open(workdir / "gpt").evaluate("copy.txt")

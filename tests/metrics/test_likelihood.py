@@ -136,10 +136,10 @@ def test_bootstrap_units_are_documents() -> None:
 
 
 def test_bootstrap_units_are_blocks_with_few_documents() -> None:
-    one = ScoredText(log_probs=np.full(1000, -1.0), mask=np.ones(1000, bool))
-    units = one.bootstrap_units(np.full((1000, 2), [3, 2]))
-    np.testing.assert_array_equal(units[:, 1], [256, 256, 256, 232])
-    assert units.sum(0).tolist() == [1000, 1000, 3000, 2000]
+    one = ScoredText(log_probs=np.full(10_000, -1.0), mask=np.ones(10_000, bool))
+    units = one.bootstrap_units(np.full((10_000, 2), [3, 2]))
+    np.testing.assert_array_equal(units[:, 1], [*[256] * 39, 16])
+    assert units.sum(0).tolist() == [10_000, 10_000, 30_000, 20_000]
     few = scored(29)
     assert few.bootstrap_units(sizes(29))[:, 1].sum() == few.tokens
 
@@ -220,3 +220,11 @@ def test_random_windows_longer_than_the_text_are_refused() -> None:
 def test_invalid_evaluation_config_is_refused(options: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=message):
         EvaluationConfig(**options)  # type: ignore[arg-type]
+
+
+def test_short_texts_have_small_blocks_and_so_an_interval() -> None:
+    def units(tokens: int) -> int:
+        scored = ScoredText(log_probs=np.zeros(tokens), mask=np.ones(tokens, bool))
+        return len(scored.bootstrap_units(np.ones((tokens, 2), np.int64)))
+
+    assert [units(tokens) for tokens in (64, 640, 2_129, 8_192, 100_000)] == [2, 20, 33, 32, 391]

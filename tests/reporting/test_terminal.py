@@ -51,6 +51,13 @@ def test_missing_interval_is_blank() -> None:
     assert interval(None, None) == ""
 
 
+def test_scores_without_intervals_say_why() -> None:
+    score = {"value": 1.5, "low": 1.4, "high": 1.6, "signature": "nll|tokens:9"}
+    assert "No 95 % CI" not in rendered(scores_table({"nll": score}))
+    alone = scores_table({"nll": score | {"low": None, "high": None}})
+    assert "(hold out more), or evaluation.resamples is 0." in " ".join(rendered(alone).split())
+
+
 def test_table_leaves_blanks_and_escapes_rich_markup() -> None:
     rows: list[dict[str, object]] = [
         {"run": "[bold]gpt", "parameters": 10_745_088},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import seqwright as sw
 from seqwright.metrics.significance import Difference
+from seqwright.runs.directory import RunDirectory
 from seqwright.studies.compare.checks import check_runs
 from seqwright.studies.compare.compare import group_by_recipe, repetitions
 from seqwright.studies.compare.comparison import Comparison
@@ -222,6 +224,16 @@ def test_a_mixture_on_the_data_of_its_weights_has_a_warning(folder: Path, tmp_pa
     notes = sw.compare([tmp_path / "mixed", folder / "bag"], on=str(other)).notes
     assert all(f"other.tsv, a copy of {folder / 'labels.tsv'}" in note for note in notes)
     assert len(notes) == 2
+
+
+def test_a_longer_training_that_was_stopped_has_a_note(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "lstm-1", tmp_path / "longer")
+    recipe = tmp_path / "longer" / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("\nsteps = 2\n", "\nsteps = 1200\n"))
+    RunDirectory.accept(tmp_path / "longer")
+    (note,) = sw.compare([tmp_path / "longer", folder / "bag"], trust=True).notes
+    assert "longer are of 2 steps: the 1,200 of its recipe are not taken yet; `seqwright train --run " in note
+    assert [row["state"] for row in sw.list_runs(tmp_path)] == ["2 of 1,200 steps"]
 
 
 def test_runs_that_hold_out_nothing_name_the_split_of_the_others(folder: Path, tmp_path: Path) -> None:

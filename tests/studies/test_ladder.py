@@ -59,6 +59,21 @@ def test_a_tie_of_rungs_is_decided_by_cost_and_not_by_the_clock() -> None:
     )
 
 
+def test_rungs_without_intervals_are_not_decided() -> None:
+    def small(name: str, value: float) -> Rung:
+        scores = {"bits_per_byte": {"value": value, "low": None, "high": None}}
+        return Rung(name=name, path=Path("runs") / name, summary={"scores": scores}, sample="")
+
+    rungs = [small("ngram", 1.868), small("rnn", 1.865)]
+    enough, why = sufficient(rungs, "bits_per_byte")
+    assert why == (
+        "it has the best bits per byte, 1.865, but what is held out is too little for intervals; `seqwright compare"
+        " runs/ngram runs/rnn` tests the differences"
+    )
+    ladder = Ladder(rungs=rungs, score="bits_per_byte", page=Path(), enough=enough.name, why=why, improving=())
+    assert ladder.verdict == f"rnn leads so far: {why}."
+
+
 def test_a_network_whose_validation_loss_falls_to_the_last_step_is_still_improving() -> None:
     def run(*losses: float, accuracy: tuple[float, ...] = ()) -> RunFacts:
         log: list[dict[str, Any]] = []
@@ -78,7 +93,7 @@ def test_a_network_whose_validation_loss_falls_to_the_last_step_is_still_improvi
 def test_a_rung_that_still_improves_leads_but_is_not_called_enough() -> None:
     def verdict(*improving: str) -> str:
         rungs = [rung("ngram", 2.5)]
-        ladder = Ladder(rungs=rungs, score="nll", page=Path(), enough="ngram", why="why", improving=improving)
+        ladder = Ladder(rungs=rungs, score="accuracy", page=Path(), enough="ngram", why="why", improving=improving)
         return ladder.verdict
 
     assert verdict() == "ngram is enough: why."

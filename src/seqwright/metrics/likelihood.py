@@ -25,8 +25,10 @@ CHUNK = 4096
 """Tokens scored at a time by models with a recurrent state."""
 COUNTED_CHUNK = 1 << 18
 """The same for count-based models (n-grams), whose cost per token falls with the batch."""
-BLOCK = 256
-"""Tokens in a bootstrap unit if a text has too few documents to resample (block bootstrap)."""
+BLOCK, MIN_BLOCK = 256, 32
+"""Most and fewest tokens in a bootstrap unit if a text has too few documents to resample (block bootstrap)."""
+MIN_BLOCKS = 32
+"""Shorter texts have smaller blocks, so that there are enough to resample."""
 
 TokenScore = Callable[[Batch, State | None], tuple[Tensor, State | None]]
 """A value for each target of a batch (B, T), and the state after where one was passed, as `Autoregressive.score`."""
@@ -104,7 +106,8 @@ class ScoredText:
         starts = starts[starts < len(self.mask)]
         # Tokens of a document are dependent, so documents are resampled whole.
         if len(starts) < 30:
-            starts = np.arange(0, len(self.mask), BLOCK)
+            size = max(MIN_BLOCK, min(BLOCK, len(self.mask) // MIN_BLOCKS))
+            starts = np.arange(0, len(self.mask), size)
         correct = [] if self.correct is None else [self.correct]
         return np.add.reduceat(np.column_stack([-self.log_probs, self.mask, sizes, *correct]), starts)
 

@@ -19,6 +19,10 @@ from seqwright.reporting.run_facts import title
 
 TEXT_WIDTH = 120
 """Columns of text that is not written to a terminal."""
+NO_INTERVAL = (
+    "No 95 % CI: what is scored has fewer than 10 rows, documents or blocks of text to resample (hold out more), or"
+    " evaluation.resamples is 0."
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,11 @@ def scores_table(scores: Mapping[str, Mapping[str, Any]], baseline: Mapping[str,
         for name, score in scores.items()
     ]
     columns = [Column("score", "score"), Column("value", "value", figure), Column("interval", "95 % CI", str)]
-    return table(rows, columns + ([Column("baseline", f"{counted['model']} baseline", figure)] if counted else []))
+    shown = table(rows, columns + ([Column("baseline", f"{counted['model']} baseline", figure)] if counted else []))
+    if not any(row["interval"] for row in rows):
+        shown.caption = Text(NO_INTERVAL)
+        shown.caption_justify = "left"
+    return shown
 
 
 def signature(scores: Mapping[str, Mapping[str, Any]], fingerprint: str) -> str:

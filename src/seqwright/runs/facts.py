@@ -53,6 +53,13 @@ def _is_missing(name: str) -> bool:
         return True
 
 
+def steps_not_taken(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The steps that saved weights and scores are of, and the more that the recipe asks for since: a finished run whose
+    longer training was stopped."""
+    asked, steps = summary.get("asked_steps"), recipe.get("training", {}).get("steps")
+    return (asked, steps) if asked and steps and steps > asked else None
+
+
 def data_name(recipe: Mapping[str, Any]) -> str:
     """The training files by name, without folders."""
     names = [PurePath(name).name or name for name in as_list(recipe.get("data", {}).get("train"))]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.data.files import as_list
 from seqwright.runs.directory import RunDirectory
-from seqwright.runs.facts import data_name, headline_score, scored_tokenizer, tokenizer_name
+from seqwright.runs.facts import data_name, headline_score, scored_tokenizer, steps_not_taken, tokenizer_name
 from seqwright.runs.finding import MAX_DEPTH, find_runs, is_run
 
 SortKey = Literal["name", "date", "score", "parameters", "time"]
@@ -114,6 +114,8 @@ def _row(path: Path) -> dict[str, Any]:
         row["text"] = (_held_out(recipe, summary), hash[0] if hash else "")
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
+    if longer := steps_not_taken(recipe, summary):
+        state = "{:,} of {:,} steps".format(*longer)
     return row | {"state": state} | {key: summary.get(key, tuned.get(key)) for key in REACHED}
 
 

@@ -6,13 +6,14 @@ import filecmp
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from seqwright.core.config import UserError, to_table
 from seqwright.core.warning import SeqwrightWarning
 from seqwright.data.files import MissingFileError, as_list, resolve
+from seqwright.data.lines import lines_of
 from seqwright.runs.calls import checked_options
 from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
@@ -21,6 +22,13 @@ V = TypeVar("V", bound=Callable[..., Any])
 
 HELD_OUT = ("train", "valid", "split", "columns", "separator", "bad_rows")
 """Keys of [data] that determine the validation split."""
+
+LONG = 24
+"""Characters of a line that two texts have in common only if one is taken from the other."""
+SAMPLED = 1_000
+"""Such lines that are looked for in training files."""
+READ = 1 << 24
+"""Characters of a file that are read for them."""
 
 
 class TrainingDataWarning(SeqwrightWarning):
@@ -62,13 +70,37 @@ def own_data(run: Run, on: Any = None, *, use: str = "is evaluated on") -> Itera
 
 
 def trained_on(run: Run, files: str | Sequence[str]) -> list[str]:
-    """Those of the files that a run was trained on, by path, or by their contents."""
+    """Those of the files that a run was trained on, by path, by their contents, or by most of their lines."""
     learned, seen = sorted({*map(_resolved, as_list(run.settings.data.train))}), []
     for path in sorted({*map(_resolved, as_list(files))}):
-        same = path if path in learned else next((other for other in learned if _same_contents(path, other)), None)
-        if same is not None:
-            seen.append(str(path) if same == path else f"{path}, a copy of {same}")
+        if path in learned:
+            seen.append(str(path))
+        elif same := next((other for other in learned if _same_contents(path, other)), None):
+            seen.append(f"{path}, a copy of {same}")
+        elif similar := _file_with_most_lines(path, learned):
+            seen.append(f"{path}, most of whose lines are in {similar}")
     return seen
+
+
+def _file_with_most_lines(path: Path, learned: Sequence[Path]) -> Path | None:
+    """The training file that has more than half of the long lines of a file, by a sample of them; or None."""
+    long = [line for line in _first_lines(path) if len(line) >= LONG]
+    sample = {*long[:: max(1, len(long) // SAMPLED)]}
+    for other in learned:
+        if sample and len(sample.intersection(_first_lines(other))) > len(sample) / 2:
+            return other
+    return None
+
+
+def _first_lines(path: Path) -> Iterator[str]:
+    """Lines of the beginning of a text file; none of what is not one."""
+    read = 0
+    with suppress(OSError, UserError):
+        for line in lines_of(path, errors="replace"):
+            yield line
+            read += len(line)
+            if read > READ:
+                return
 
 
 def _same_contents(one: Path, other: Path) -> bool:

@@ -70,8 +70,9 @@ class Ladder:
     @property
     def verdict(self) -> str:
         """Which rung is enough and why, and what is not yet known."""
-        # What still improves is not known to be enough, only to lead.
-        verdict = f"{self.enough} {'leads so far' if self.enough in self.improving else 'is enough'}: {self.why}."
+        # What still improves, or has no interval, is not known to be enough, only to lead.
+        leads = self.enough in self.improving or any(self.scores(rung).get("low") is None for rung in self.rungs)
+        verdict = f"{self.enough} {'leads so far' if leads else 'is enough'}: {self.why}."
         if not self.improving:
             return verdict
         return f"{verdict} Still improving at their last step: {', '.join(self.improving)}; try more --minutes."
@@ -234,6 +235,9 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     ]
     enough = min(tied, key=_cost)
     named = f"{title(score)}, {scores[best.name]['value']:.4g}"
+    if any(score.get("low") is None for score in scores.values()):
+        tested = f"`seqwright compare {' '.join(str(rung.path) for rung in rungs)}` tests the differences"
+        return best, f"it has the best {named}, but what is held out is too little for intervals; {tested}"
     if tied == [best]:
         return best, f"it has the best {named}, which no other reaches within the intervals"
     if enough is best:

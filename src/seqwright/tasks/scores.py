@@ -53,6 +53,10 @@ class Scores(Mapping[str, Any]):
         hint = f" Did you mean '{meant}'?" if meant else did_you_mean(key, self.table)
         raise KeyError(f"no score '{key}'.{hint}")
 
+    def __getattr__(self, name: str) -> Any:
+        known = name in vars(self).get("table", ())
+        raise AttributeError(f"scores have no attribute '{name}'{f'; read scores[{name!r}]' if known else ''}.")
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.table)
 
