@@ -329,7 +329,7 @@ def _validated(options: Mapping[str, Any], table: Mapping[str, Any], section: st
     """Options as values of this section, whose table they are part of."""
     from seqwright.core.config import ConfigLoader
 
-    loader = ConfigLoader("options")
+    loader = ConfigLoader("command line")
     validated = loader.read(config, table, section)
     loader.finish()
     return {name: getattr(validated, name) for name in options}
