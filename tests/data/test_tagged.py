@@ -21,7 +21,7 @@ from seqwright.data.tagged.corpus import (
     read_splits,
     read_tagged,
 )
-from seqwright.data.tagged.formats import FORMATS, Sentence
+from seqwright.data.tagged.formats import FORMATS, Columns, Sentence, spaced_columns
 from seqwright.data.tagged.sentences import MAX_CHARS, SentenceFeed, char_codes, encode_sentences
 from seqwright.text.trainers import TokenizerConfig, train
 
@@ -284,3 +284,25 @@ def test_classes_of_python_tokens() -> None:
 def test_invalid_transitions_are_counted(tags: str, count: int) -> None:
     words = tuple(tags.split())
     assert count_invalid_transitions([Sentence(words, words)] * 3) == 3 * count
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("the x d\nflies x n\nsleep x v\n\n", (1, 3), (1, 3, True)),
+        ("the x d\nflies x n\nsleep x z\n\n", (1, 3), (1, 3, False)),  # an unknown tag of three
+        ("the x d\nflies x n\nsleep x v\n\n", None, (1, 3, False)),  # not the columns of the training files
+        ("1 the x d\n2 flies x n\n3 sleep x v\n\n", None, (2, 4, False)),
+        ("the d\nflies n\nsleep _\n\n", None, (1, 2, True)),
+        ("vitamin d\nroute n\nplan v\n", None, (1, 2, False)),
+        ("can d go\ncan d see\ncan d rest\n", (1, 2), (1, 2, False)),
+        ("can d go\n", (1, 2), None),
+        ("the flies\nsleep well\nfor once\n\n", None, None),
+        ("the flies d\nsleep n\n\n", (1, 2), None),
+        ("flies\n\nsleep\n", None, None),
+        ("", None, None),
+    ],
+)
+def test_columns_separated_by_spaces(text: str, columns: Columns, expected: tuple[int, int, bool] | None) -> None:
+    found = spaced_columns(text.split("\n")[:-1], columns, {"d", "n", "v"})
+    assert (found and (found.token, found.tag, found.certain)) == expected

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from seqwright.text.word_splitting import WordSplitter
@@ -41,6 +43,53 @@ def test_words_of_a_corpus_decide() -> None:
     assert hyphenated("a short-term word.") == ("a", "short-term", "word", ".")
     french = WordSplitter([".", "l'", "homme"])
     assert french("l'homme dort.") == ("l'", "homme", "dort", ".")
+
+
+VIETNAMESE = (
+    *("Hà Nội", "học sinh", "sinh viên", "thành phố", "thành phố Hồ Chí Minh", "TP. Hồ Chí Minh"),
+    *("học", "đi", "El País", ".", ","),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Học sinh đi Hà Nội.", ["Học sinh", "đi", "Hà Nội", "."]),
+        ("học sinh viên", ["học sinh", "viên"]),  # greedily from the left
+        ("Thành phố Hồ Chí Minh, THÀNH PHỐ", ["Thành phố Hồ Chí Minh", ",", "THÀNH PHỐ"]),
+        ("đi TP. Hồ Chí Minh.", ["đi", "TP. Hồ Chí Minh", "."]),
+        ("Học, sinh el país", ["Học", ",", "sinh", "el", "país"]),
+        ("Hà_Nội, a_b@x.vn", ["Hà Nội", ",", "a_b@x.vn"]),
+        ("Đà Nẵng", ["Đà", "Nẵng"]),  # unknown
+        (unicodedata.normalize("NFD", "Hà Nội"), ["Hà Nội"]),
+    ],
+)
+@pytest.mark.parametrize("separator", [" ", "_"])
+def test_known_words_of_several_syllables_are_joined(text: str, words: list[str], separator: str) -> None:
+    splitter = WordSplitter([word.replace(" ", separator) for word in VIETNAMESE])
+    assert list(splitter(text)) == [word.replace(" ", separator) for word in words]
+    rule = f"64 % of the training words contain {'a space' if separator == ' ' else 'an underscore'}, as in 'Hà"
+    assert rule in splitter.rules
+
+
+def test_segmented_text_has_underscores_for_spaces() -> None:
+    assert WordSplitter(VIETNAMESE).at_spaces("Đà_Nẵng đẹp.") == ("Đà Nẵng", "đẹp.")
+    underscored = WordSplitter([word.replace(" ", "_") for word in VIETNAMESE])
+    assert underscored.at_spaces("Đà_Nẵng đẹp.") == ("Đà_Nẵng", "đẹp.")
+    assert TREEBANK.at_spaces("a_b c.") == ("a_b", "c.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["def", "self", ".", "read_text", "is_file", "__init__", "_x", '"a text"', "# a comment"],  # a program
+        [*map(str, range(300)), ".", "ENW_GCP"],  # file names among words
+    ],
+)
+def test_other_underscores_join_nothing(words: list[str]) -> None:
+    splitter = WordSplitter(words)
+    assert splitter("read text ENW GCP a text") == ("read", "text", "ENW", "GCP", "a", "text")
+    assert "training words contain" not in splitter.rules
 
 
 @pytest.mark.parametrize("text", ["a" * 10_000, "." * 10_000, "a-" * 5_000, "'" * 999, "\u0301\u200d", "(((a)))."])

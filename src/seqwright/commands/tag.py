@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 COLUMN_FORMATS = ("columns", "conllu", "lines")
 """Formats of column files, as in data.format."""
+SHOWN_TAGS = 4
+"""Tags in the message that says whose are written: the most frequent ones."""
 TABLE_FORMATS = ("text", "csv", "tsv", "jsonl")
 
 
@@ -74,8 +76,9 @@ def command(
     """Tag each word of a text, of a file or of standard input, in order.
 
     A line is a sentence; it is split into words as the training data is, and the output is its words, a tab and their
-    tags. In CoNLL and CoNLL-U files the tag column is replaced, and all other columns, comments and multiword lines
-    stay. A .csv or .jsonl file (or a .tsv with --columns text=NAME) comes back with all columns, tokens and tags.
+    tags. Training words with a space, as in Vietnamese, stay whole and have an underscore in the output. In CoNLL and
+    CoNLL-U files the tag column is replaced, and all other columns, comments and multiword lines stay. A .csv or
+    .jsonl file (or a .tsv with --columns text=NAME) comes back with all columns, tokens and tags.
 
     \b
     seqwright tag runs/tags "Time flies like an arrow."
@@ -104,18 +107,21 @@ def command(
     reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
     name, path = input_name(text_or_file), input_path(text_or_file)
     lines = Lines(reading.chunks(text_or_file))
-    if chosen and path is None and text_or_file not in (None, "-"):
+    given = path is None and text_or_file not in (None, "-")
+    if chosen and given:
         raise UserError("--columns names columns of a file, and the input is a text; leave it out, or name a file.")
-    format = format or _format(opened, lines.peek(), path, table=bool(texts), layout="token" in chosen)
+    sample = lines.peek()
+    layout = any(override.startswith("data.columns=") for override in data_overrides) and not given
+    format = format or _format(opened, sample, path, table=bool(texts), layout=layout, pretokenized=pretokenized)
     if format in ("text", *COLUMN_FORMATS):
         lines = Lines(note_empty(lines.chunks_left(), name))
     if format in COLUMN_FORMATS:
         data = opened.settings.data
-        layout = data.column_numbers if format != "conllu" or data_overrides or _conllu_names(data.columns) else None
-        file = ColumnFile(lines, name, format, layout)  # type: ignore[arg-type]
+        numbers = data.column_numbers if format != "conllu" or data_overrides or _conllu_names(data.columns) else None
+        file = ColumnFile(lines, name, format, numbers)  # type: ignore[arg-type]
         _tag_columns(opened, file, text_or_file, out, as_json)
         return
-    if format == "text" and (like := resembled_format(lines.peek())):
+    if format == "text" and (like := resembled_format(sample)):
         note_resembled(like)
     refuse_columns_of_text(format, texts)
     wanted = TextColumns(chosen=texts, names=("tokens", *TEXT_NAMES), word_lists=True)
@@ -134,7 +140,9 @@ def command(
         nonlocal wordless
         sentences = tag((row.texts[0] for row in rows), pretokenized=words_given)
         for row, sentence in zip(rows, sentences, strict=True):
-            words, tags = " ".join(sentence.words), " ".join(sentence.tags)
+            # As many words in a line as tags: Hà_Nội.
+            words = " ".join("_".join(word.split()) for word in sentence.words)
+            tags = " ".join(sentence.tags)
             values = _values(sentence) if output.writer.format == "jsonl" else {"tokens": words, "tags": tags}
             if not tokens:
                 del values["tokens"]
@@ -151,11 +159,11 @@ def command(
         echo(f"lines without a word, which are no sentences of CoNLL-U and left out: {wordless:,}.", err=True)
 
 
-def _format(opened: Any, sample: list[str], path: Path | None, *, table: bool, layout: bool) -> str:
+def _format(opened: Any, sample: list[str], path: Path | None, *, table: bool, layout: bool, pretokenized: bool) -> str:
     """The format of the input by its suffix and its first lines."""
     from seqwright.data.files import plain_suffix
     from seqwright.data.tables import format_of
-    from seqwright.data.tagged.formats import sniff
+    from seqwright.data.tagged.formats import sniff, spaced_columns
 
     by_suffix = "text" if path is None else format_of(path)
     content = next((line for line in sample if line.strip() and not line.startswith("# ")), "")
@@ -165,8 +173,17 @@ def _format(opened: Any, sample: list[str], path: Path | None, *, table: bool, l
         data = opened.settings.data
         kind = data.format or sniff("\n".join(sample), str(path or ""), data.column_numbers)
         return str(kind) if kind in COLUMN_FORMATS else "columns"
-    if len(content.split()) == 2 and content.split()[1] in opened.codec.tags:
-        echo(f"note: {content!r} is parsed as two words; --format columns parses it as a word and its tag.", err=True)
+    numbers = opened.settings.data.column_numbers
+    if (spaced := spaced_columns(sample, numbers, frozenset(opened.codec.tags))) is None:
+        return "text"
+    if spaced.certain and not pretokenized and not _conllu_names(opened.settings.data.columns):
+        return "columns"
+    named = f" --columns token={spaced.token},tag={spaced.tag}"
+    echo(
+        f"warning: lines such as {spaced.line!r} are taken as text, each as a sentence; --format columns"
+        f"{'' if (spaced.token, spaced.tag) == (1, 2) else named} parses them as words and their tags.",
+        err=True,
+    )
     return "text"
 
 
@@ -183,11 +200,18 @@ def _tag_columns(opened: Any, file: ColumnFile, text_or_file: str | None, out: P
     def results() -> Iterator[str]:
         groups = file.groups()
         first = next(groups, [])  # which raises where the columns are others
-        echo(f"{file.name}: reads column {file.token}, writes tags to column {file.tag} ({file.format}).", err=True)
+        some = [*opened.codec.tags[:SHOWN_TAGS], *["…"] * (len(opened.codec.tags) > SHOWN_TAGS)]
+        echo(
+            f"{file.name}: reads column {file.token}, writes the run's tags ({', '.join(some)}) to column {file.tag}"
+            f" ({file.format}).",
+            err=True,
+        )
         with table_progress(text_or_file, out, "tagging") as progress:
             done = 0
             for group in itertools.chain([first], groups):
-                for sentence, tagged in zip(group, opened.tag(one.words for one in group), strict=True):
+                # In lines, a word has no space: Hà_Nội.
+                words = (" ".join(one.words) if file.format == "lines" else one.words for one in group)
+                for sentence, tagged in zip(group, opened.tag(words, pretokenized=True), strict=True):
                     if not as_json:
                         yield file.tagged(sentence, tagged.tags) + "\n"
                     elif tagged.words:
@@ -211,4 +235,6 @@ def _text_of(row: TableRow) -> str:
 
 
 def _values(sentence: Any) -> dict[str, Any]:
-    return {"tokens": sentence.words, "tags": sentence.tags, "probabilities": sentence.probabilities}
+    """The keys of a sentence in JSON; a perceptron has no probabilities."""
+    values = {"tokens": sentence.words, "tags": sentence.tags, "probabilities": sentence.probabilities}
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,14 +1,17 @@
 """Running text to words as a tagged corpus has them: punctuation, clitics and hyphens apart where the corpus does so.
 
 Treebanks differ: Universal Dependencies and the Penn Treebank write `do n't` and `.` as words, spoken corpora have no
-punctuation, and only some part hyphens. The words of the training data decide.
+punctuation, only some part hyphens, and Vietnamese ones have words of several syllables. The words of the training data
+decide.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+
+from seqwright.text.maximal_matching import UNDERSCORE, MaximalMatching
 
 ENGLISH_CLITICS = ("n't", "'s", "'re", "'ve", "'ll", "'d", "'m")
 CLITIC = re.compile(r"(.+?)(n['’]t|['’](?:s|re|ve|ll|d|m))", re.IGNORECASE)
@@ -38,10 +41,23 @@ class WordSplitter:
         inner = ".'&@" if self.hyphens else ".'&@/-"
         word = rf"[aA0]+(?:(?:[{re.escape(inner)}](?=[a0])|(?<=[A0])[.&'-](?=A)|(?<=0)[,:/-](?=0))[aA0]+)*"
         self.pattern = re.compile(rf"{word}|s+|(?P<mark>[^aA0s])(?P=mark)*")
+        self.matching = MaximalMatching(self.words, self._tokens)
 
     @property
     def rules(self) -> str:
-        """What is split, in words of the user."""
+        """What is split and joined, in words of the user."""
+        matching = self.matching
+        if not matching.units:
+            return self._split_rules
+        share = f"{100 * matching.share:.0f} %" if matching.share >= 0.01 else "less than 1 %"
+        return (
+            f"{self._split_rules}. {share} of the training words contain {' or '.join(matching.separators)}, as in"
+            f" {matching.example!r}: these are joined where they occur, by longest match; unknown ones stay split, so"
+            f" segment the text first for best results, with underscores inside words"
+        )
+
+    @property
+    def _split_rules(self) -> str:
         if not self.punctuation:
             return "words are split at white space: the training data has no punctuation marks of their own"
         apart = ["punctuation", *(["clitics (n't, 's)"] * self.clitics), *(["elisions (l')"] * self.elisions)]
@@ -51,10 +67,24 @@ class WordSplitter:
     def __call__(self, text: str) -> tuple[str, ...]:
         """The words of a sentence."""
         chunks = text.split()
-        if not self.punctuation:
-            return tuple(chunks)
         last = len(chunks) - 1
-        return tuple(word for n, chunk in enumerate(chunks) for word in self._split(chunk, final=n == last))
+        if self.punctuation:
+            chunks = [word for n, chunk in enumerate(chunks) for word in self._split(chunk, final=n == last)]
+        return tuple(self.matching(self._segmented(chunks)) if self.matching.units else chunks)
+
+    def at_spaces(self, text: str) -> tuple[str, ...]:
+        """The words of a tokenized text, which are separated by white space; of a segmented one `Hà_Nội` is one."""
+        return tuple(self._segmented(text.split()))
+
+    def _segmented(self, words: Sequence[str]) -> Sequence[str]:
+        """The words, with spaces for the underscores of a segmenter where the words of the corpus contain spaces."""
+        if not self.matching.underscores_are_spaces:
+            return words
+        return [word if ADDRESS.match(word) else UNDERSCORE.sub(" ", word) for word in words]
+
+    def _tokens(self, chunk: str) -> Sequence[str]:
+        """The parts of one of several chunks."""
+        return self._split(chunk, final=False) if self.punctuation and not chunk.isalpha() else [chunk]
 
     def _split(self, chunk: str, *, final: bool) -> list[str]:
         if ADDRESS.match(chunk):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,6 +23,8 @@ from seqwright.data.tagged.formats import (
 ColumnFormat = Literal["columns", "conllu", "lines"]
 FIRST_TAG = {"columns": (1, 2), "conllu": (2, 4), "lines": (1, 2)}
 """Token and tag columns unless configured."""
+CELL = re.compile(r"\S+")
+"""A cell where white space separates them."""
 
 
 @dataclass
@@ -67,6 +71,10 @@ class ColumnFile:
         lines = list(sentence.lines)
         values = [" ".join(tags)] * len(sentence.rows) if self.format == "lines" else tags  # a blank line has no row
         for (index, cells), tag in zip(sentence.rows, values, strict=True):
+            if self.split is None and len(cells) >= self.tag:  # the spaces between cells may align them
+                cell = next(itertools.islice(CELL.finditer(lines[index]), self.tag - 1, None))
+                lines[index] = lines[index][: cell.start()] + tag + lines[index][cell.end() :]
+                continue
             padded = [*cells, *["_"] * (self.tag - len(cells))]
             padded[self.tag - 1] = tag
             lines[index] = self.joined.join(padded)
@@ -103,7 +111,8 @@ def conllu_sentence(words: Sequence[str], tags: Sequence[str], column: int, text
     for number, (word, tag) in enumerate(zip(words, tags, strict=True), 1):
         cells = [str(number), word, *["_"] * (len(CONLLU) - 2)]
         cells[column - 1] = tag
-        if (start := text.find(word, end)) >= 0:
+        starts = (text.find(form, end) for form in (word, word.replace("_", " ")))  # Hà_Nội is Hà Nội in the text
+        if (start := next((start for start in starts if start >= 0), -1)) >= 0:
             end = start + len(word)
             cells[-1] = "_" if text[end : end + 1].strip() == "" else "SpaceAfter=No"
         rows.append("\t".join(cells))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +24,10 @@ COMMENT = re.compile(r"#[^\t]*$")
 SPAN = re.compile(r"O|[BIESLUM]-\S+")
 HEADER_NAMES = {"token", "tokens", "word", "words", "form", "tag", "tags", "pos", "upos", "ner", "label"}
 """Column names by which a header line is recognized."""
+SEVERAL_ROWS, MANY_ROWS = 3, 10
+"""Lines with equally many fields that are no chance: if one field is a tag, or by that alone."""
+TAGS_SHARE = 0.9
+"""Share of known tags, or of _ for none, in a column of tags; test files may have a few that training has not."""
 
 CONLLU = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 """The columns of CoNLL-U (Universal Dependencies)."""
@@ -53,6 +57,53 @@ def sniff(text: str, name: str, columns: Columns) -> Format:
     # none; then most token cells hold spaces, and no blank line separates sentences.
     sentence_per_line = any(tag) or (sum(token) > len(rows) / 2 and all(line.strip() for line in lines))
     return "lines" if sentence_per_line else "columns"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpacedColumns:
+    """Columns separated by spaces that the first lines of a text seem to have."""
+
+    token: int
+    tag: int
+    line: str
+    """The first with a word."""
+    certain: bool
+    """Whether they are surely columns, rather than texts that look alike."""
+
+
+def spaced_columns(lines: Sequence[str], columns: Columns, tags: Collection[str]) -> SpacedColumns | None:
+    """The columns that lines have, if they seem to: as many fields in each, of which one is a tag in `tags`.
+
+    Only columns of the training files are certain, in several lines with a blank line between sentences, or in many:
+    a few lines such as `vitamin d`, or `Can I go?` where `I` is a tag, look the same.
+    """
+    contents = (line for line in lines if line.strip() and not METADATA.match(line))
+    rows = [cells for cells in map(str.split, contents) if cells[0] != DOCSTART]
+    if rows and {cell.lower() for cell in rows[0]} <= HEADER_NAMES:
+        del rows[0]
+    if not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) > 1 or any("\t" in line for line in lines):
+        return None
+    line, width = " ".join(rows[0]), len(rows[0])
+    trained = columns or ((1, 2) if width == 2 else None)
+    several = len(rows) >= SEVERAL_ROWS
+    blank = any(not line.strip() for line in lines)
+
+    def has_tags(column: int) -> bool:
+        known = sum(row[column - 1] in tags or row[column - 1] == "_" for row in rows)
+        return known >= TAGS_SHARE * len(rows)
+
+    if trained is not None and max(trained) <= width and has_tags(trained[1]) and (several or trained[1] == width):
+        certain = several and (blank or (width > 2 and len(rows) >= MANY_ROWS))
+        return SpacedColumns(token=trained[0], tag=trained[1], line=line, certain=certain)
+    if not several:
+        return None
+    first = 2 if width > 2 and all(row[0].isdecimal() for row in rows) else 1
+    if found := [column for column in range(first + 1, width + 1) if has_tags(column)]:
+        return SpacedColumns(token=first, tag=found[-1], line=line, certain=False)
+    if blank and (columns or len(rows) >= MANY_ROWS):  # by their form alone
+        token, tag = columns or (first, width)
+        return SpacedColumns(token=token, tag=tag, line=line, certain=False)
+    return None
 
 
 def by_columns(text: str, name: str, columns: Columns, tagged: bool) -> Iterator[Sentence]:

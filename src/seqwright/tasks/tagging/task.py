@@ -190,7 +190,7 @@ class TaggingRun(Run):
     ) -> Iterator[TaggedSentence]:
         """The tags of a sentence, or of each sentence of a list: a text, which is split into words as the training data
         is (`splitter`; `pretokenized`: at white space only), or a list of its words, as in [["Time", "flies"]]."""
-        split = str.split if pretokenized else self.splitter
+        split = self.splitter.at_spaces if pretokenized else self.splitter
         words = (tuple(split(one) if isinstance(one, str) else one) for one in sentences)
         return tag(self.model, self.codec, words, read_ahead=read_ahead, device=self.device)
 
