@@ -77,7 +77,8 @@ def test_a_line_of_ten_megabytes_is_read(tmp_path: Path) -> None:
         ("Привет мир".encode("cp1251"), "name its encoding, as in --set data.encoding=cp1251"),
         (b"\xef\xbb\xbfab\xe1\xbb", "0xe1 at byte 5"),
         ("a\tb".encode("utf-16"), "is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16"),
-        (b"ab\0c", "binary or UTF-16: NUL at byte 2"),
+        (b"ab\0c", r"has 1 NUL byte, the first at byte 2 \(line 1\); --set data.errors=replace"),
+        (b"a\0b\0c", "binary or UTF-16: NUL at byte 1"),
     ],
 )
 def test_decoding_errors_are_refused_with_their_position(tmp_path: Path, data: bytes, message: str) -> None:

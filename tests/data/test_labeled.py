@@ -16,7 +16,8 @@ from seqwright.core.batch import OutputSpec
 from seqwright.core.config import UserError
 from seqwright.core.storage import to_json, to_record
 from seqwright.data.labeled.labels import Labels, rare_labels, split_labels
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, read_rows
+from seqwright.data.labeled.row import Row
+from seqwright.data.labeled.rows import LabeledConfig, Rows, read_rows
 from seqwright.pipeline.recipe import load
 
 
@@ -377,6 +378,44 @@ def test_rows_without_a_label_are_skipped_on_request(tmp_path: Path) -> None:
     assert "malformed rows, skipped: 2 of 4." in skipped
     assert "record 3 has an empty label" in skipped
     assert len(read_rows(str(path), LabeledConfig(train=str(path), bad_rows="skip", labels="multi")).rows) == 4
+
+
+def test_regression_labels_that_are_no_numbers_are_malformed(tmp_path: Path) -> None:
+    labels = ["3", "n/a", "", "nan", "inf", '"3,5"', "$12", '"1,200"', "-4.5e1"]
+    path = write(tmp_path, "a.csv", "label,text\n" + "".join(f"{label},text {n}\n" for n, label in enumerate(labels)))
+    with pytest.raises(UserError) as refused:
+        read_rows(str(path), LabeledConfig(train=str(path), labels="regression"))
+    message = str(refused.value)
+    assert "malformed rows: 7 of 9." in message
+    assert "record 3: the label 'n/a' is no number" in message
+    assert "record 4 has an empty label" in message
+    assert "--skip-bad-rows" in message
+    assert "2 labels are numbers with a comma ('3,5'): write decimals with a point" in message
+    rows = read_rows(str(path), LabeledConfig(train=str(path), labels="regression", bad_rows="skip"))
+    assert [row.label for row in rows.rows] == ["3", "-4.5e1"]
+    assert "malformed rows, skipped: 7 of 9." in rows.notes[-1]
+    words = write(tmp_path, "b.csv", "label,text\nup,a\ndown,b\n")
+    with pytest.raises(UserError, match=r"None of the 2 rows has a number and a text\. --columns"):
+        read_rows(str(words), LabeledConfig(train=str(words), labels="regression", bad_rows="skip"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "noted"), [(["up;down", "up", "up;down"], True), (["up|down", "up"], True), (["a;b", "a,b"], False)]
+)
+def test_labels_with_another_separator_are_noted(tmp_path: Path, labels: list[str], noted: bool) -> None:
+    path = write(tmp_path, "a.tsv", "".join(f"{label}\ttext {n}\n" for n, label in enumerate(labels)))
+    notes = read_rows(str(path), LabeledConfig(train=str(path), labels="multi")).notes
+    assert any(note.startswith("labels are separated by commas") for note in notes) == noted
+
+
+def test_a_few_nul_bytes_are_no_utf_16(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "up\tfi\0ne\ndown\tdull\n" * 2)
+    path.write_bytes(path.read_bytes().replace(b"\0", b"", 1))
+    with pytest.raises(UserError, match=r"has 1 NUL byte, the first at byte \d+ .line 3.; --set data.errors=replace"):
+        read_rows(str(path), LabeledConfig(train=str(path)))
+    path.write_bytes("up\tfine\ndown\tdull\n".encode("utf-16-le"))
+    with pytest.raises(UserError, match="looks binary or UTF-16"):
+        read_rows(str(path), LabeledConfig(train=str(path)))
 
 
 def test_rare_labels_are_named() -> None:

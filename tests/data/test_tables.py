@@ -146,6 +146,22 @@ def test_malformed_rows_are_skipped_and_counted(format: TableFormat, text: str) 
     assert table.skipped.note("a").startswith("a: malformed rows, skipped: 1. a, line ")
 
 
+def test_skipped_rows_are_named_by_line() -> None:
+    lines = ["text,n", *("a,1" for _ in range(3)), *("b" for _ in range(12))]
+    table = open_table(Lines([lines]), "a.csv", "csv", TextColumns(), skip_bad_rows=True)
+    assert len(texts(table)) == 3
+    assert table.skipped is not None
+    assert "skipped: 12 (lines 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 …). a.csv, line 5" in table.skipped.note("a.csv")
+
+
+def test_objects_without_a_text_keep_their_place_where_malformed_rows_are_skipped() -> None:
+    lines = ['{"text": "a"}', '{"text": null}', '{"id": 3}']
+    table = open_table(Lines([lines]), "a", "jsonl", TextColumns(), skip_bad_rows=True)
+    assert texts(table) == [("a",), ("",), ("",)]
+    with pytest.raises(UserError, match="line 2: 'text' is null"):
+        texts(open_table(Lines([lines]), "a", "jsonl", TextColumns()))
+
+
 def test_a_table_of_malformed_rows_only_is_refused() -> None:
     lines = Lines([["text,n", "a", "b,1,2"]])
     with pytest.raises(UserError, match="line 2 has 1 comma-separated column"):

@@ -11,7 +11,7 @@ import pytest
 
 import seqwright as sw
 from seqwright.core.config import UserError
-from seqwright.data.labeled.rows import Row
+from seqwright.data.labeled.row import Row
 from seqwright.tasks.classification.out_of_fold import FOLDS, stratified_folds
 from tests.journeys.conftest import Command
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import subprocess
@@ -238,7 +239,9 @@ def test_default_classifier_of_a_labeled_file(seqwright: Command, workdir: Path)
     terms = [explanation["bias"], explanation["others"], *(one["contribution"] for one in explanation["ngrams"])]
     assert sum(terms) == pytest.approx(explanation["score"])
     assert explanation["score"] == pytest.approx(math.log(probabilities["1"] / probabilities["0"]), abs=1e-4)
-    assert {one["text"] for one in explanation["ngrams"]} & {"goo", "good", "oo", "go"}
+    texts = [one["text"] for one in explanation["ngrams"]]
+    assert texts[0] == "good"  # with its n-grams of characters
+    assert len({*texts}) == len(texts)
     assert "1 rather than 0: +" in seqwright("classify", "own", "good 7", "--explain").out
     errors = "text,label\n" + "".join(f"{'good' if n % 2 else 'bad'} {n},{(n // 2) % 2}\n" for n in range(60))
     (workdir / "errors.csv").write_text(errors)
@@ -255,6 +258,8 @@ def test_unused_training_keys_of_count_models_are_reported(seqwright: Command, w
         "bag takes no gradient steps; without effect: training.learning_rate, training.epochs."
         in result.err + result.out
     )
+    timed = seqwright("train", "--labeled", "train.tsv", "--run", "timed", "--minutes", "2")
+    assert "without effect: --minutes (training.minutes)." in timed.err + timed.out
 
 
 def test_recipe_object_takes_no_further_arguments(workdir: Path) -> None:
@@ -339,6 +344,37 @@ def test_malformed_rows_are_left_out_where_that_is_asked_for(seqwright: Command,
         assert "line 2 has 3 semicolon-separated columns" in refused.err
         assert "--skip-bad-rows" in refused.err
         assert seqwright(*command, "--set", "data.bad_rows=refuse", "--skip-bad-rows").status == 0
+    objects = [{"text": "good"}, {"id": 2, "text": None}, {"id": 3}, {"text": 4}, {"text": "bad"}]
+    (workdir / "new.jsonl").write_text("no object\n" + "".join(json.dumps(one) + "\n" for one in objects))
+    kept = seqwright("classify", "run", "new.jsonl")
+    assert [row["label"] is None for row in kept.lines] == [False, True, True, False]
+    assert "malformed rows, skipped: 2 (lines 1, 5). new.jsonl, line 1" in kept.err
+    assert 'The run has data.bad_rows = "skip"; --set data.bad_rows=refuse makes them errors.' in kept.err
+    assert "The run has" not in seqwright("classify", "run", "new.jsonl", "--skip-bad-rows").err
+
+
+def test_a_label_column_that_the_input_lacks_is_refused(seqwright: Command, classifier: Path, workdir: Path) -> None:
+    (workdir / "new.csv").write_text("body,queue\ngood,1\n")
+    refused = seqwright("classify", classifier, "new.csv", "--columns", "text=body,label=foo")
+    assert refused.status == 2
+    assert "new.csv has no column 'foo'; it has 'body', 'queue'." in refused.err
+    assert seqwright("classify", classifier, "new.csv", "--columns", "text=body,label=queue").status == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "move"),
+    [("regression", ("1", "2.5"), "sort by their difference"), ("multi", ("up", "up,down"), "look where they differ")],
+)
+def test_label_errors_are_those_of_single_labels(
+    seqwright: Command, workdir: Path, labels: str, values: tuple[str, str], move: str
+) -> None:
+    (workdir / "train.tsv").write_text("".join(f"{values[n % 2]}\t{WORDS[n % 2][n % 4]} {n}\n" for n in range(20)))
+    trained = seqwright("train", "--labeled", "train.tsv", "--set", f"data.labels={labels}", "--run", "run")
+    assert trained.status == 0, trained.err
+    refused = seqwright("evaluate", "run", "--label-errors", "3")
+    assert refused.status == 2
+    assert "`seqwright classify run FILE --out predictions.csv`" in refused.err
+    assert move in refused.err
 
 
 def test_rows_without_a_header_on_standard_input_are_pointed_out(seqwright: Command, classifier: Path) -> None:

@@ -12,7 +12,8 @@ from seqwright.core.batch import IGNORE, Batch
 from seqwright.core.config import UserError
 from seqwright.core.progress import Progress
 from seqwright.data.labeled.labels import Labels
-from seqwright.data.labeled.rows import LabeledConfig, Row
+from seqwright.data.labeled.row import Row
+from seqwright.data.labeled.rows import LabeledConfig
 from seqwright.data.labeled.sources import encode, frame
 from seqwright.tasks.classification.details import MIN_CALIBRATION, calibration, details, label_errors
 from seqwright.tasks.classification.predictor import Member, Predictor, predict

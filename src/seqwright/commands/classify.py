@@ -66,7 +66,7 @@ def command(
     """
     from seqwright.api import open as open_run
     from seqwright.data.column_roles import parse_columns
-    from seqwright.data.text_columns import TextColumns
+    from seqwright.data.text_columns import TextColumns, check_column
 
     data_overrides, others = split_data_overrides(overrides)
     opened = open_run(run, device=device, set=data_overrides)
@@ -87,6 +87,8 @@ def command(
     )
     reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
     table = open_input(text_or_file, format, wanted, reading)
+    if "label" in chosen:
+        check_column(chosen["label"], table.columns, table.name)
     added = ["label", *(["probability"] * (opened.labels.kind != "regression")), *(["explanation"] * explain)]
     output = Output(table, added, out, reading, as_json=as_json)
 

@@ -65,7 +65,8 @@ def command(
     truncated = [0]
     opened: Any = open_run(run, device=device, set=overrides)
     wanted = TextColumns(chosen=tuple(parse_columns(columns, ("text",)).values()))
-    table = open_input(text_or_file, format, wanted, Reading.of(opened, skip_bad_rows=skip_bad_rows))
+    reading = Reading.of(opened, skip_bad_rows=skip_bad_rows)
+    table = open_input(text_or_file, format, wanted, reading)
     print_columns(table, {})
     texts = (row.texts[0] for group in table.groups() for row in group)
     embeddings = _count_truncated(opened.embed(texts, pooling=pooling), truncated)
@@ -78,7 +79,7 @@ def command(
     else:
         for embedding in embeddings:
             echo(" ".join(f"{value:.6g}" for value in embedding.vector.tolist()))
-    note_skipped(table)
+    note_skipped(table, reading)
     if truncated[0]:
         echo(f"truncated to the context of the model: {quantity(truncated[0], 'line')}.", err=True)
 

@@ -61,6 +61,8 @@ class Reading:
     """None is UTF-8, and no key names another."""
     errors: Any = "strict"
     skip_bad_rows: bool = False
+    skips_as_trained: bool = False
+    """Whether malformed rows are left out since the run says so, and not an option of the command."""
 
     @classmethod
     def of(cls, run: Any, *, skip_bad_rows: bool = False) -> Reading:
@@ -68,10 +70,12 @@ class Reading:
         from seqwright.data.files import UTF_8
 
         data = run.settings.data
+        trained = getattr(data, "bad_rows", "refuse") == "skip"
         return cls(
             encoding=getattr(data, "encoding", UTF_8),
             errors=getattr(data, "errors", "strict"),
-            skip_bad_rows=skip_bad_rows or getattr(data, "bad_rows", "refuse") == "skip",
+            skip_bad_rows=skip_bad_rows or trained,
+            skips_as_trained=trained and not skip_bad_rows,
         )
 
     def converts(self, table: Table) -> bool:
@@ -134,10 +138,11 @@ def note_resembled(format: str) -> None:
     )
 
 
-def note_skipped(table: Table) -> None:
-    """Prints how many malformed rows of a table were left out, if any."""
+def note_skipped(table: Table, reading: Reading) -> None:
+    """Prints how many malformed rows of a table were left out, if any, and why that was no error."""
     if table.skipped is not None and table.skipped.count:
-        echo(table.skipped.note(table.name), err=True)
+        why = ' The run has data.bad_rows = "skip"; --set data.bad_rows=refuse makes them errors.'
+        echo(f"{table.skipped.note(table.name)}{why if reading.skips_as_trained else ''}", err=True)
 
 
 def note_empty(chunks: Iterable[list[str]], name: str) -> Iterator[list[str]]:
@@ -244,7 +249,7 @@ class Output:
         if out is not None and as_json and format_of(out) != "jsonl":
             raise UserError(f"--json writes JSON lines, and --out {out} does not end in .jsonl; leave one out.")
         format = format_of(out) if out is not None else "jsonl" if as_json else table.format
-        self.table, self.out = table, out
+        self.table, self.out, self.reading = table, out, reading
         self.writer = TableWriter(table, format, () if kept else added)
         print_columns(table, self.writer.names)
         self.converted = reading.converts(table)
@@ -265,7 +270,7 @@ class Output:
                 write_lines(lines, self.out, like=like, marked=self.converted and self.writer.format == "csv")
             else:
                 collections.deque(lines, maxlen=0)
-        note_skipped(self.table)  # every rank reads all rows, and only rank 0 prints
+        note_skipped(self.table, self.reading)  # every rank reads all rows, and only rank 0 prints
         if flattened := sum_over_ranks(self.writer.flattened):
             echo(
                 f"{quantity(flattened, 'cell')} had tabs or line ends, which .tsv has no way to hold without quotes:"

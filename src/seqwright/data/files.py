@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from seqwright.core.config import UserError, did_you_mean
 from seqwright.core.limits import check_limit, limit
+from seqwright.core.printable import quantity
 from seqwright.core.warning import warn
 
 Errors = Literal["strict", "replace"]
@@ -55,6 +56,8 @@ BINARY: dict[bytes, str] = {
 }
 """What a file that begins with these bytes is, and the next move."""
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+STRAY_NULS = 0.01
+"""Share of NUL bytes up to which valid UTF-8 is text with a few of them; in UTF-16, spaces and line ends have one."""
 MAX_SNIFFED = 1 << 16
 """Bytes of a file that are looked at to guess its encoding."""
 BYTE_ORDER_MARK = "\ufeff"
@@ -218,6 +221,12 @@ def _decoded(data: bytes, encoding: str, path: Path) -> str:
     if data.startswith(UTF_16_MARKS) and not name.startswith(("utf-16", "utf-32")):
         raise UserError(f"{path} is UTF-16, as spreadsheets write it; add --set data.encoding=utf-16.")
     if name == UTF_8 and (offset := data.find(0)) >= 0:
+        if _is_text_with_nuls(data):
+            raise UserError(
+                f"{path} has {quantity(data.count(0), 'NUL byte')}, the first at byte {_position(data, offset)}; --set"
+                " data.errors=replace decodes NUL as U+FFFD. If the file is not UTF-8, name its encoding: --set"
+                " data.encoding=utf-16."
+            )
         raise UserError(
             f"{path} looks binary or UTF-16: NUL at byte {_position(data, offset)}; give a text file, or name its"
             f" encoding: --set data.encoding=utf-16. {REPLACE}"
@@ -231,6 +240,17 @@ def _decoded(data: bytes, encoding: str, path: Path) -> str:
         raise UserError(
             f"{path} is not {encoding.upper()}: {invalid}; {advice} --set data.encoding={likely or 'cp1251'}. {REPLACE}"
         ) from error
+
+
+def _is_text_with_nuls(data: bytes) -> bool:
+    """Whether bytes are UTF-8 with a few NULs, and not UTF-16 or binary."""
+    if data.count(0) > max(1, STRAY_NULS * len(data)):
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_bytes(path: Path) -> bytes:

@@ -11,7 +11,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,8 @@ FORMAT_OF: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "js
 """Formats by suffix; any other file is plain text."""
 SAMPLE_LINES = 1000
 """Lines from which a layout is inferred."""
+SHOWN_LINES = 10
+"""Malformed rows of which a note says the lines."""
 
 
 def format_of(path: Path) -> TableFormat:
@@ -136,21 +138,34 @@ class TableRow:
     """As it was read; empty for CSV and quoted TSV, where a record may span lines."""
 
 
+@dataclass(frozen=True)
+class MalformedRow:
+    """A record that cannot be read."""
+
+    line: int
+    error: UserError
+
+
 @dataclass
 class SkippedRows:
-    """Malformed rows that were left out of a table: how many, and the error of the first."""
+    """Malformed rows that were left out of a table: how many, where the first ones are, and the error of the first."""
 
     count: int = 0
+    lines: list[int] = field(default_factory=list)
     first: UserError | None = None
 
-    def add(self, error: UserError) -> None:
+    def add(self, row: MalformedRow) -> None:
         """Counts a row."""
         self.count += 1
-        self.first = self.first or error
+        self.first = self.first or row.error
+        if len(self.lines) < SHOWN_LINES:
+            self.lines.append(row.line)
 
     def note(self, name: str) -> str:
         """One line for the user about the rows of this file."""
-        return f"{name}: malformed rows, skipped: {self.count:,}. {self.first}"
+        shown = ", ".join(f"{line:,}" for line in self.lines) + (" …" if self.count > len(self.lines) else "")
+        where = f" (lines {shown})" if self.count > 1 else ""
+        return f"{name}: malformed rows, skipped: {self.count:,}{where}. {self.first}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +201,7 @@ class Table:
             if isinstance(row, TableRow):
                 group.append(row)
             elif self.skipped is None:
-                raise UserError(f"{row} Fix it, or leave such rows out with --skip-bad-rows.")
+                raise UserError(f"{row.error} Fix it, or leave such rows out with --skip-bad-rows.")
             else:
                 self.skipped.add(row)
             if not self.lines.arrived and group:
@@ -197,7 +212,7 @@ class Table:
         if self.skipped is not None and self.skipped.first and self.skipped.count == read:
             raise self.skipped.first
 
-    def _rows(self) -> Iterator[TableRow | UserError]:
+    def _rows(self) -> Iterator[TableRow | MalformedRow]:
         if self.format == "text":
             return self._texts()
         return self._objects() if self.format == "jsonl" else self._cells()
@@ -207,16 +222,20 @@ class Table:
             texts = tuple(line.split("\t")) if len(self.columns) > 1 else (line,)
             yield TableRow(dict(zip(self.columns, texts, strict=False)), texts, line)
 
-    def _objects(self) -> Iterator[TableRow | UserError]:
+    def _objects(self) -> Iterator[TableRow | MalformedRow]:
         for number, line in enumerate(self.lines, 1):
             if line.strip():
                 try:
                     yield self._object(line, f"{self.name}, line {number:,}")
                 except UserError as error:
-                    yield error
+                    yield MalformedRow(number, error)
 
     def _object(self, line: str, place: str) -> TableRow:
         values = parse_object(line, place)
+        if self.skipped is not None:  # the row keeps its place, as one with an empty cell of a CSV file does
+            texts = tuple("" if values.get(column) is None else values[column] for column in self.text_columns)
+            if all(map(self._is_text, texts)):
+                return TableRow(values, texts, line)
         for column in self.text_columns:
             if column not in values:
                 raise UserError(f"{place} has no key '{column}'.{did_you_mean(column, values)}")
@@ -228,17 +247,16 @@ class Table:
         words = self.word_lists and isinstance(value, list) and all(isinstance(word, str) for word in value)
         return words or isinstance(value, str)
 
-    def _cells(self) -> Iterator[TableRow | UserError]:
+    def _cells(self) -> Iterator[TableRow | MalformedRow]:
         rows = self._csv() if self.format == "csv" or self.quoted else self._tsv()
         if self.header:
             next(rows)
         width = len(self.columns)
         for number, cells in rows:
             if len(cells) != width:
-                yield UserError(
-                    f"{self.name}, line {number:,} {describe_row(cells, self.delimiter)}, where the first line has"
-                    f" {width}."
-                )
+                found = describe_row(cells, self.delimiter)
+                error = UserError(f"{self.name}, line {number:,} {found}, where the first line has {width}.")
+                yield MalformedRow(number, error)
                 continue
             values = dict(zip(self.columns, cells, strict=True))
             line = self.delimiter.join(cells) if self.format == "tsv" and not self.quoted else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqwright.core.config import UserError, did_you_mean
-from seqwright.data.headers import TEXT_NAMES, is_header, is_numbered, match_name, refuse_repeated
+from seqwright.data.headers import TEXT_NAMES, column_index, is_header, is_numbered, match_name, refuse_repeated
 from seqwright.data.labeled.columns import two_columns
 from seqwright.data.records import describe_row
 
@@ -75,13 +75,23 @@ def named_columns(columns: tuple[str, ...], wanted: TextColumns, name: str, *, h
     if wanted.chosen:
         for column in wanted.chosen:
             if column not in columns:
-                shown = ", ".join(repr(one[:40]) for one in columns[:12])
-                raise UserError(f"{name} has no column '{column}'; it has {shown}.{did_you_mean(column, columns)}")
+                raise _no_column(column, columns, name)
         return wanted.chosen
     if wanted.trained and set(wanted.trained) <= set(columns):
         return wanted.trained
     usual = match_name(columns, wanted.names) if header and len(wanted.roles) == 1 else None
     return () if usual is None else (usual,)
+
+
+def check_column(column: str, columns: tuple[str, ...], name: str) -> None:
+    """Raises where a table has no column of this name or number."""
+    if column_index(column, columns) is None:
+        raise _no_column(column, columns, name)
+
+
+def _no_column(column: str, columns: tuple[str, ...], name: str) -> UserError:
+    shown = ", ".join(repr(one[:40]) for one in columns[:12])
+    return UserError(f"{name} has no column '{column}'; it has {shown}.{did_you_mean(column, columns)}")
 
 
 def ambiguous_columns(columns: tuple[str, ...], wanted: TextColumns, name: str) -> UserError:

@@ -51,7 +51,8 @@ def fit(
     if unused := [key for key, *_ in changed if key not in used]:
         own = [f"model.{key.partition('.')[2]}" for key in unused if key.partition(".")[2] in settings.model.to_table()]
         instead = f" Its own: {', '.join(own)}." if own else ""
-        progress.note(f"{settings.kind} takes no gradient steps; without effect: {', '.join(unused)}.{instead}")
+        names = ", ".join("--minutes (training.minutes)" if key == "training.minutes" else key for key in unused)
+        progress.note(f"{settings.kind} takes no gradient steps; without effect: {names}.{instead}")
     if isinstance(model, FitsInSteps):
         if checkpoint is None and (shorter := within_budget(settings, model, task, progress)):
             settings, model = shorter, build.model(shorter.model, task.codec.sizes, task=settings.data.kind)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from seqwright.core.batch import IGNORE, Batch, OutputSpec
 from seqwright.core.config import UserError, check_sizes, did_you_mean
 from seqwright.data.bucketing import Ints
-from seqwright.data.labeled.rows import Row, Rows, counts_of
+from seqwright.data.labeled.row import Row, counts_of, label_value
+from seqwright.data.labeled.rows import Rows
 from seqwright.data.labeled.sources import Sources
 
 Unknown = Literal["few", "refuse", "wrong"]
@@ -54,7 +55,7 @@ class Labels:
     def of(cls, rows: Rows, kind: Literal["single", "multi", "regression"]) -> Self:
         """The labels of the training rows, sorted; refused where there are fewer than two."""
         if kind == "regression":
-            values = np.array([_number(row) for row in rows.rows])
+            values = np.array([label_value(row) for row in rows.rows])
             if len(set(values.tolist())) < 2:
                 raise UserError(f"every label is {values[0]:g}; a regression needs different values.")
             return cls(kind=kind, mean=float(values.mean()), deviation=float(values.std()), parts=rows.parts)
@@ -93,7 +94,7 @@ class Labels:
     def targets(self, rows: Sequence[Row], unknown: Unknown = "refuse") -> NDArray[Any]:
         """Class ids (N,), a multi-hot matrix (N, C), or standardized values (N, 1); unknown classes are IGNORE."""
         if self.kind == "regression":
-            return np.array([[(_number(row) - self.mean) / self.deviation] for row in rows], np.float32)
+            return np.array([[(label_value(row) - self.mean) / self.deviation] for row in rows], np.float32)
         self._check(rows, unknown)
         ids = {name: id for id, name in enumerate(self.names)}
         if self.kind == "single":
@@ -190,15 +191,3 @@ def rare_labels(rows: Sequence[Row]) -> list[str]:
     names = ", ".join(f"{label!r} ({count})" for count, label in sorted(rare)[:MAX_NAMED])
     more = f" and {len(rare) - MAX_NAMED:,} more" if len(rare) > MAX_NAMED else ""
     return [f"fewer than {FEW_EXAMPLES} texts: {names}{more}; add examples of these labels, or merge them with others."]
-
-
-def _number(row: Row) -> float:
-    try:
-        value = float(row.label)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UserError(
-            f'{row.place}: the label {row.label[:40]!r} is no number, which data.labels = "regression" needs.'
-        )
-    return value

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Literal
-from unicodedata import normalize
 
 from seqwright.core.config import UserError, check_sizes
 from seqwright.data.files import UTF_8, Errors, as_list, check_encoding, expand, read_text, refuse_blank, resolve
 from seqwright.data.headers import is_header, is_numbered
 from seqwright.data.labeled.columns import FASTTEXT, Layout, infer_format, infer_layout, sample_rows
+from seqwright.data.labeled.row import Row, counts_of, is_empty, label_value
+from seqwright.data.labeled.row_notes import comma_hint, conflicts, copies, odd_labels, unsplit_labels
 from seqwright.data.records import JSON_LINES, parse_records, quoted_note
 from seqwright.data.samples.labels import embedded_labels
 from seqwright.data.samples.text import is_embedded
@@ -67,8 +68,8 @@ class LabeledConfig:
     batch_tokens: int | None = None
     """Tokens per batch, padding included; default: training.batch_size texts."""
     bad_rows: Literal["refuse", "skip"] = "refuse"
-    """Malformed rows (too many or too few columns, no JSON object): refuse the file, or skip them and report how many
-    (`--skip-bad-rows`), together with rows without a label or a text."""
+    """Malformed rows (too many or too few columns, no JSON object, regression labels that are no number): refuse the
+    file, or skip them and report how many (`--skip-bad-rows`), together with rows without a label or a text."""
     errors: Errors = "strict"
     """Decoding errors: strict refuses files with bytes that are invalid in their encoding; replace decodes them as
     U+FFFD and reports how many."""
@@ -96,16 +97,6 @@ class LabeledConfig:
             raise UserError('padding = "max_length" needs a length; set max_length, to 500 for instance.')
         if self.truncation == "windows" and len(self.columns) == 3:
             raise UserError('truncation = "windows" is for single texts; for pairs set it to head, tail or head+tail.')
-
-
-@dataclass(frozen=True)
-class Row:
-    """A label and a text or a pair of texts."""
-
-    label: str
-    texts: tuple[str, ...]
-    place: str
-    """File and line, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +187,7 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
                 )
             rows += parsed
     notes += [*odd_labels(rows)] if config.labels == "single" else []
+    notes += [*unsplit_labels(rows)] if config.labels == "multi" else []
     notes += [*copies(rows), *(conflicts(rows) if config.labels == "single" else [])]
     empty = sum(map(is_empty, rows))
     if empty:
@@ -206,103 +198,46 @@ def read_rows(files: Sequence[str] | str, config: LabeledConfig) -> Rows:
     return Rows(rows=rows, notes=tuple(notes))
 
 
-def copies(rows: Sequence[Row]) -> list[str]:
-    """Notes about rows that repeat an earlier one, text and label; empty texts have a note of their own."""
-    seen: set[tuple[str, tuple[str, ...]]] = set()
-    repeated: list[Row] = []
-    for row in rows:
-        if (row.label, row.texts) in seen and not is_empty(row):
-            repeated.append(row)
-        seen.add((row.label, row.texts))
-    if not repeated:
-        return []
-    counted = "1 row repeats" if len(repeated) == 1 else f"{len(repeated):,} rows repeat"
-    return [
-        f"{counted} an earlier one with the same label ({repeated[0].place}{' …' if repeated[1:] else ''}) and"
-        f" {'counts' if len(repeated) == 1 else 'count'} again; remove copies that are not meant."
-    ]
-
-
-def conflicts(rows: Sequence[Row]) -> list[str]:
-    """Notes about texts with conflicting labels: no prediction can be right for all of their duplicates."""
-    labels: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
-    for row in rows:
-        labels[row.texts].add(row.label)
-    conflicting = {texts: names for texts, names in labels.items() if len(names) > 1}
-    if not conflicting:
-        return []
-    counted = "1 text has" if len(conflicting) == 1 else f"{len(conflicting):,} texts have"
-    texts, names = next(iter(conflicting.items()))
-    first = " ".join(texts).strip()[:40]
-    shown = f"{repr(first) if first else 'the empty text'}: {', '.join(map(repr, sorted(names)[:SHOWN_ERRORS]))}"
-    return [f"{counted} conflicting labels, the first of them {shown}. No prediction is right for all: correct them."]
-
-
-def odd_labels(rows: Sequence[Row]) -> list[str]:
-    """Notes about suspicious classes: empty labels, lists, and names that differ in case or Unicode form only."""
-    counts = counts_of(rows)
-    notes = []
-    if counts[""] and len(counts) > 1:
-        notes.append(
-            f"{counts['']:,} of {len(rows):,} rows {'has' if counts[''] == 1 else 'have'} an empty label"
-            f" ({_place(rows, '')} …), which is a class of its own; --skip-bad-rows leaves them out."
-        )
-    plain = {label for label in counts if label and "," not in label}
-    lists = [label for label in counts if plain & {name.strip() for name in label.split(",")} and label not in plain]
-    if lists:
-        notes.append(
-            f"{len(lists):,} labels are lists of others ({lists[0][:40]!r} …) and classes of their own; data.labels ="
-            ' "multi" splits them.'
-        )
-    folded: defaultdict[str, list[str]] = defaultdict(list)
-    for label in counts:
-        folded[label.casefold()].append(label)
-    if variants := next((labels for labels in folded.values() if len(labels) > 1), None):
-        notes.append(f"{' and '.join(map(repr, variants))} differ in case only and are classes of their own.")
-    composed: defaultdict[str, list[str]] = defaultdict(list)
-    for label in counts:
-        composed[normalize("NFC", label)].append(label)
-    if variants := next((labels for labels in composed.values() if len(labels) > 1), None):
-        notes.append(
-            f"{variants[0]!r} has {len(variants)} Unicode forms (composed and decomposed characters), which are classes"
-            " of their own; normalize all labels, to NFC for instance."
-        )
-    return notes
-
-
-def _place(rows: Sequence[Row], label: str) -> str:
-    return next(row.place for row in rows if row.label == label)
-
-
 def _well_formed(rows: Iterable[Row | UserError], path: Path, config: LabeledConfig, notes: list[str]) -> list[Row]:
     """The rows without malformed ones, which are errors, or skipped with a note (data.bad_rows)."""
-    parsed = [_complete(row, config) for row in rows] if config.bad_rows == "skip" else list(rows)
+    unchecked = list(rows)
+    parsed = [_checked(row, config) for row in unchecked]
     errors = [row for row in parsed if isinstance(row, UserError)]
+    hint = comma_hint(row for row in unchecked if isinstance(row, Row)) if config.labels == "regression" else ""
     if errors and len(errors) == len(parsed):
+        if config.labels == "regression":
+            raise UserError(
+                f"{errors[0]} None of the {len(parsed):,} rows has a number and a text.{hint} --columns"
+                " label=NAME,text=NAME names other columns."
+            )
         raise errors[0]
     if errors and config.bad_rows == "refuse":
         shown = "\n".join(f"  {error}" for error in errors[:SHOWN_ERRORS])
         raise UserError(
             f"{path}: malformed rows: {len(errors):,} of {len(parsed):,}.\n{shown}\nFix them, or leave them out with"
-            ' --skip-bad-rows (data.bad_rows = "skip").'
+            f' --skip-bad-rows (data.bad_rows = "skip").{hint}'
         )
     if errors:
-        notes.append(f"{path}: malformed rows, skipped: {len(errors):,} of {len(parsed):,}. {errors[0]}")
+        notes.append(f"{path}: malformed rows, skipped: {len(errors):,} of {len(parsed):,}. {errors[0]}{hint}")
     return [row for row in parsed if isinstance(row, Row)]
 
 
-def _complete(row: Row | UserError, config: LabeledConfig) -> Row | UserError:
-    """The row, or an error where its label or its text is empty; no labels are labels, too, where there are many."""
-    if isinstance(row, Row) and not row.label and config.labels == "single":
+def _checked(row: Row | UserError, config: LabeledConfig) -> Row | UserError:
+    """The row, or an error where its label is no number that has to be one; or where its label or its text is empty and
+    malformed rows are skipped. No labels are labels, too, where there are many."""
+    if not isinstance(row, Row):
+        return row
+    skip = config.bad_rows == "skip"
+    if not row.label and (config.labels == "regression" or (config.labels == "single" and skip)):
         return UserError(f"{row.place} has an empty label.")
-    if isinstance(row, Row) and is_empty(row):
+    if config.labels == "regression":
+        try:
+            label_value(row)
+        except UserError as error:
+            return error
+    if skip and is_empty(row):
         return UserError(f"{row.place} has an empty text.")
     return row
-
-
-def is_empty(row: Row) -> bool:
-    """Whether no text of the row has more than white space."""
-    return not any(text.strip() for text in row.texts)
 
 
 def _layout(text: str, path: Path, config: LabeledConfig) -> Layout:
@@ -354,11 +289,6 @@ def _separated(text: str, path: Path, separator: str) -> Iterator[Row | UserErro
                 ' data.labels = "multi".'
             )
         yield Row(label.strip().removeprefix(FASTTEXT), (rest,), f"{path}, line {n:,}")
-
-
-def counts_of(rows: Sequence[Row]) -> Counter[str]:
-    """The frequency of each label."""
-    return Counter(row.label for row in rows)
 
 
 def _quota(count: int, share: Fraction) -> int:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqwright.core.batch import IGNORE
+from seqwright.core.config import UserError
 from seqwright.core.notebook import ResultList
 from seqwright.data.labeled.labels import Labels
-from seqwright.data.labeled.rows import Row
+from seqwright.data.labeled.row import Row
 from seqwright.metrics.calibration import calibration_counts, fit_temperature, reliability
 from seqwright.metrics.classification import confusion_matrix, per_class
 from seqwright.metrics.score import Floats
@@ -77,6 +78,16 @@ def label_errors(
         }
         for n in order[:limit]
     ]
+
+
+def no_label_errors(path: str, labels: Labels) -> UserError:
+    """The error where a run predicts no single labels, whose probabilities would be ranked."""
+    regression = labels.kind == "regression"
+    return UserError(
+        f"{path} predicts {'a number' if regression else 'any number of labels'} for each text, and label errors are"
+        f" listed of single labels only. `seqwright classify {path} FILE --out predictions.csv` writes predictions"
+        f" beside the labels of a file: {'sort by their difference' if regression else 'look where they differ'}."
+    )
 
 
 def calibration(probabilities: Floats, targets: NDArray[Any], labels: Labels) -> dict[str, Any]:

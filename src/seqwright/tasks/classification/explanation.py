@@ -1,7 +1,8 @@
-"""Why a bag of n-grams chose a label: the n-grams that contribute most to its score."""
+"""Why a bag of n-grams chose a label: the words and n-grams that contribute most to its score."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -13,10 +14,13 @@ from seqwright.core.config import UserError
 from seqwright.data.labeled.labels import Labels
 from seqwright.data.labeled.sources import EncodedTexts, Sources
 from seqwright.tasks.classification.predictor import Predictor
+from seqwright.text.coverage import script
 from seqwright.text.tokenizer import Tokenizer
 
 SHOWN = 10
 """N-grams of an explanation."""
+UNSPACED = ("cjk", "hiragana", "katakana", "thai", "lao", "khmer", "myanmar")
+"""Scripts without spaces between words: a run of their letters is more than a word."""
 
 
 class TextContributions(Protocol):
@@ -46,7 +50,8 @@ class ExplainsNGrams(Protocol):
 
 @dataclass(frozen=True)
 class NGram:
-    """An n-gram of a text."""
+    """An n-gram of a text, or words with all n-grams of characters that touch just these: they overlap and say the
+    same. An n-gram that occurs several times counts where it is first."""
 
     text: str
     unit: str
@@ -98,17 +103,41 @@ def explain(
     sources = member.sources(encoded[0])
     starts = np.cumsum(sources.lengths) - sources.lengths
     for start, length, one in zip(starts, sources.lengths, member.model.contributions(sources), strict=True):
-        ids = sources.ids[start : start + length]
-        yield _explanation(one, ids, member.tokenizer, predictor.labels, temperature or 1.0, shown)
+        row = slice(start, start + length)
+        segments = np.zeros(length, np.int8) if sources.segments is None else sources.segments[row]
+        words = None if sources.words is None else sources.words[row]
+        names = _named(one, sources.ids[row], words, segments, member.tokenizer)
+        yield _explanation(one, names, predictor.labels, temperature or 1.0, shown)
+
+
+def _named(
+    one: TextContributions,
+    ids: NDArray[np.int64],
+    marks: NDArray[np.int8] | None,
+    segments: NDArray[np.int8],
+    tokenizer: Tokenizer,
+) -> list[tuple[str, str, int]]:
+    """(text, unit, text of a pair) of each n-gram; those of characters are named by the words that they touch, so that
+    overlapping ones share a name. `marks` are those of `Tokenizer.word_bio`."""
+    tokens = tokenizer.tokens(ids.tolist())
+    separator = " " if tokenizer.kind == "words" else ""
+    marks = np.zeros(len(ids), np.int8) if marks is None else marks
+    number = np.cumsum(marks == 1) - 1  # of the last word that has begun
+    starts = np.flatnonzero(marks == 1).tolist()
+    ends = [int(end) for end in np.flatnonzero((marks > 0) & (np.append(marks[1:], 0) != 2)) + 1]
+    unspaced = [script("".join(tokens[start:end])) in UNSPACED for start, end in zip(starts, ends, strict=True)]
+    names: list[tuple[str, str, int]] = []
+    for (start, end), of_words in zip(one.spans.tolist(), one.of_words.tolist(), strict=True):
+        touched = number[start:end][marks[start:end] > 0].tolist()
+        text, unit = separator.join(tokens[start:end]), "words" if of_words else tokenizer.kind
+        if touched and not any(unspaced[n] for n in touched):
+            text, unit = "".join(tokens[starts[touched[0]] : ends[touched[-1]]]), "words"
+        names.append((text, unit, int(segments[start])))
+    return names
 
 
 def _explanation(
-    one: TextContributions,
-    ids: NDArray[np.int64],
-    tokenizer: Tokenizer,
-    labels: Labels,
-    temperature: float,
-    shown: int,
+    one: TextContributions, names: Sequence[tuple[str, str, int]], labels: Labels, temperature: float, shown: int
 ) -> Explanation:
     logits, bias = one.logits.numpy(), one.bias.numpy()
     totals = logits.sum(0) + bias
@@ -122,16 +151,11 @@ def _explanation(
         against = rest[0]
         contributions = (logits[:, first] - logits[:, against]) / temperature
         offset = (bias[first] - bias[against]) / temperature
-    strongest = np.argsort(-np.abs(contributions), kind="stable")[:shown]
-    separator = " " if tokenizer.kind == "words" else ""
-    ngrams = tuple(
-        NGram(
-            separator.join(tokenizer.tokens(ids[slice(*one.spans[n])].tolist())),
-            "words" if one.of_words[n] else tokenizer.kind,
-            float(contributions[n]),
-        )
-        for n in strongest.tolist()
-    )
+    sums: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+    for name, contribution in zip(names, contributions.tolist(), strict=True):
+        sums[name] += contribution
+    strongest = sorted(sums, key=lambda name: -abs(sums[name]))[:shown]
+    ngrams = tuple(NGram(text, unit, sums[text, unit, segment]) for text, unit, segment in strongest)
     total = float(contributions.sum())
     return Explanation(
         label="value" if labels.kind == "regression" else labels.names[first],

@@ -7,7 +7,7 @@ probabilities that confident learning needs (Northcutt et al. 2021).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from seqwright.core.config import UserError
 from seqwright.core.printable import quantity
 from seqwright.core.progress import Progress
 from seqwright.data.labeled.labels import LabeledTexts
-from seqwright.data.labeled.rows import LabeledConfig, Row, is_empty, read_rows, text_hash
+from seqwright.data.labeled.row import Row, is_empty
+from seqwright.data.labeled.rows import LabeledConfig, read_rows, text_hash
 from seqwright.metrics.score import Floats
 from seqwright.reporting.progress import TimeLeft
 from seqwright.tasks.base import Settings
@@ -28,6 +29,8 @@ from seqwright.tasks.classification.predictor import Member, Predictor
 from seqwright.tasks.classification.scores import scale_temperature
 
 FOLDS = 5
+SHOWN_CLASSES = 5
+"""Classes that a note names."""
 
 
 class FoldProgress(Progress):
@@ -110,3 +113,17 @@ def out_of_fold(
         judged[held] &= [rows[i].label in known for i in held]
     folds.stage("")
     return outputs, judged
+
+
+def unscored_note(missing: Collection[int], rows: Sequence[Row]) -> str:
+    """A note on the rows that cross-validation does not score; empty without such."""
+    empty = sum(is_empty(rows[n]) for n in missing)
+    names = sorted({repr(rows[n].label) for n in missing if not is_empty(rows[n])})
+    shown = ", ".join(names[:SHOWN_CLASSES]) + (" …" if len(names) > SHOWN_CLASSES else "")
+    reasons = [f"{empty:,} empty {'text' if empty == 1 else 'texts'}"] * bool(empty)
+    if names:
+        reasons.append(
+            f"{len(missing) - empty:,} {'text' if len(missing) - empty == 1 else 'texts'} of the"
+            f" {'class' if len(names) == 1 else 'classes'} {shown}, held out together with all others of the class"
+        )
+    return f"not in the held-out scores: {'; '.join(reasons)}." if reasons else ""

@@ -13,7 +13,7 @@ from seqwright.core.config import UserError
 from seqwright.core.notebook import NotebookTable
 from seqwright.core.printable import quantity
 from seqwright.data.labeled.labels import Labels
-from seqwright.data.labeled.rows import Row
+from seqwright.data.labeled.row import Row
 from seqwright.metrics.examples import Examples, text_examples
 from seqwright.metrics.score import Floats
 from seqwright.tasks.classification.explanation import Explanation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Counted, Ensemble
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, rare_labels
-from seqwright.data.labeled.rows import LabeledConfig, Row, Rows, is_empty, read_rows, train_valid_split
+from seqwright.data.labeled.row import Row
+from seqwright.data.labeled.rows import LabeledConfig, Rows, read_rows, train_valid_split
 from seqwright.data.labeled.sources import EncodedTexts, encode
 from seqwright.metrics.counts import scores_json, values
 from seqwright.metrics.examples import digest
@@ -29,10 +30,17 @@ from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, evenly_spaced, held_out_notes, synthetic_source
 from seqwright.tasks.classification.codec import ClassificationCodec
 from seqwright.tasks.classification.defaults import COUNTED
-from seqwright.tasks.classification.details import MIN_CALIBRATION, LabelErrors, calibration, details, label_errors
+from seqwright.tasks.classification.details import (
+    MIN_CALIBRATION,
+    LabelErrors,
+    calibration,
+    details,
+    label_errors,
+    no_label_errors,
+)
 from seqwright.tasks.classification.explanation import explain as explanations_of
 from seqwright.tasks.classification.explanation import explains
-from seqwright.tasks.classification.out_of_fold import training_label_errors
+from seqwright.tasks.classification.out_of_fold import training_label_errors, unscored_note
 from seqwright.tasks.classification.predictions import READ_AHEAD, ClassifiedText, classify, labeled_examples
 from seqwright.tasks.classification.predictor import (
     Member,
@@ -54,8 +62,6 @@ from seqwright.tasks.scores import Scores
 
 SAMPLES = 4
 """Texts in the log at each sampling."""
-SHOWN_CLASSES = 5
-"""Classes that a note names."""
 
 
 class ClassificationTask:
@@ -174,7 +180,9 @@ class ClassificationTask:
         chosen, outputs, folds = held_out
         split = f"{folds}-fold cross-validation" if folds > 1 else "a split (10%)"
         rows, targets = [self.train_rows.rows[n] for n in chosen], self.train_targets[chosen]
-        if folds > 1 and (unscored := _unscored({*range(len(self.train_rows.rows))} - {*chosen}, self.train_rows.rows)):
+        if folds > 1 and (
+            unscored := unscored_note({*range(len(self.train_rows.rows))} - {*chosen}, self.train_rows.rows)
+        ):
             self.progress.note(unscored)
         table = class_scores(outputs, targets, self.labels, rows, self.settings, hash_of_texts(rows))
         for score in table["scores"].values():
@@ -285,7 +293,7 @@ class ClassificationRun(Run):
         By default those of the validation data; of a bag of n-grams those of the training data, each judged by a model
         that is fitted without it."""
         if self.labels.kind != "single":
-            raise UserError(f"{self.path} answers with no single class, so no label can be called improbable.")
+            raise no_label_errors(str(self.path), self.labels)
         if limit is not None and limit < 1:
             raise UserError(f"limit must be at least 1, not {limit}; None lists all.")
         if on is None and isinstance(self.model, Counted):
@@ -311,20 +319,6 @@ class ClassificationRun(Run):
         _, valid = train_valid_split(read_rows(data.train, data), data)
         assert valid is not None
         return valid
-
-
-def _unscored(missing: Collection[int], rows: Sequence[Row]) -> str:
-    """A note on the rows that cross-validation does not score; empty without such."""
-    empty = sum(is_empty(rows[n]) for n in missing)
-    names = sorted({repr(rows[n].label) for n in missing if not is_empty(rows[n])})
-    shown = ", ".join(names[:SHOWN_CLASSES]) + (" …" if len(names) > SHOWN_CLASSES else "")
-    reasons = [f"{empty:,} empty {'text' if empty == 1 else 'texts'}"] * bool(empty)
-    if names:
-        reasons.append(
-            f"{len(missing) - empty:,} {'text' if len(missing) - empty == 1 else 'texts'} of the"
-            f" {'class' if len(names) == 1 else 'classes'} {shown}, held out together with all others of the class"
-        )
-    return f"not in the held-out scores: {'; '.join(reasons)}." if reasons else ""
 
 
 def evaluate(
