@@ -71,7 +71,8 @@ class Ladder:
     def verdict(self) -> str:
         """Which rung is enough and why, and what is not yet known."""
         # What still improves, or has no interval, is not known to be enough, only to lead.
-        leads = self.enough in self.improving or any(self.scores(rung).get("low") is None for rung in self.rungs)
+        unknown = len(self.rungs) > 1 and any(self.scores(rung).get("low") is None for rung in self.rungs)
+        leads = unknown or self.enough in self.improving
         verdict = f"{self.enough} {'leads so far' if leads else 'is enough'}: {self.why}."
         if not self.improving:
             return verdict
@@ -235,9 +236,8 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     ]
     enough = min(tied, key=_cost)
     named = f"{title(score)}, {scores[best.name]['value']:.4g}"
-    if any(score.get("low") is None for score in scores.values()):
-        tested = f"`seqwright compare {' '.join(str(rung.path) for rung in rungs)}` tests the differences"
-        return best, f"it has the best {named}, but what is held out is too little for intervals; {tested}"
+    if len(rungs) > 1 and any(score.get("low") is None for score in scores.values()):
+        return best, f"it has the best {named}, but what is held out is too little for intervals"
     if tied == [best]:
         return best, f"it has the best {named}, which no other reaches within the intervals"
     if enough is best:
