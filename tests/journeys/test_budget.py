@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import seqwright as sw
 from seqwright.pipeline import budget
 from seqwright.pipeline.budget import Forecast, Speed
+from seqwright.runs.overlap import trained_on
 from seqwright.training.config import TrainingConfig
 from tests.journeys.commands import records
 from tests.journeys.conftest import Command
@@ -183,6 +185,10 @@ def test_evaluating_on_training_files_is_noted(workdir: Path, seqwright: Command
         "".join(lines[:20]) + "a line of another text, as long as those of the others\n" * 9
     )
     assert "part.txt, most of whose lines are in " in seqwright("evaluate", "gpt", "--on", "part.txt").err
+    (workdir / "binary.bin").write_bytes(bytes(range(256)) * 40)  # as images are
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert trained_on(sw.open(workdir / "gpt"), str(workdir / "binary.bin")) == []
     assert "copy.txt (training data)" in (workdir / "gpt" / "report.html").read_text()
     with pytest.warns(sw.SeqwrightWarning, match="no score of unseen data"):
         sw.open(workdir / "gpt").evaluate("copy.txt")

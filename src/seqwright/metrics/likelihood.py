@@ -18,6 +18,7 @@ from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Autoregressive, Counted
 from seqwright.core.ranks import Ranks, evaluation_ranks
 from seqwright.core.state import State
+from seqwright.metrics.blocks import MIN_BLOCKS
 from seqwright.metrics.counts import Counts, nll_counts, percentage, scores_json
 from seqwright.metrics.score import Floats
 
@@ -27,8 +28,6 @@ COUNTED_CHUNK = 1 << 18
 """The same for count-based models (n-grams), whose cost per token falls with the batch."""
 BLOCK, MIN_BLOCK = 256, 32
 """Most and fewest tokens in a bootstrap unit if a text has too few documents to resample (block bootstrap)."""
-MIN_BLOCKS = 32
-"""Shorter texts have smaller blocks, so that there are enough to resample."""
 
 TokenScore = Callable[[Batch, State | None], tuple[Tensor, State | None]]
 """A value for each target of a batch (B, T), and the state after where one was passed, as `Autoregressive.score`."""

@@ -20,7 +20,7 @@ from seqwright.reporting.run_facts import title
 TEXT_WIDTH = 120
 """Columns of text that is not written to a terminal."""
 NO_INTERVAL = (
-    "No 95 % CI: what is scored has fewer than 10 rows, documents or blocks of text to resample (hold out more), or"
+    "No 95 % CI: what is scored has too few rows, documents or blocks of text to resample (hold out more), or"
     " evaluation.resamples is 0."
 )
 

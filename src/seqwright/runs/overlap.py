@@ -12,8 +12,7 @@ from typing import Any, TypeVar, cast
 
 from seqwright.core.config import UserError, to_table
 from seqwright.core.warning import SeqwrightWarning
-from seqwright.data.files import MissingFileError, as_list, resolve
-from seqwright.data.lines import lines_of
+from seqwright.data.files import COMPRESSED, MissingFileError, as_list, naming_errors, resolve
 from seqwright.runs.calls import checked_options
 from seqwright.runs.facts import moved_files
 from seqwright.runs.run import Run
@@ -24,11 +23,11 @@ HELD_OUT = ("train", "valid", "split", "columns", "separator", "bad_rows")
 """Keys of [data] that determine the validation split."""
 
 LONG = 24
-"""Characters of a line that two texts have in common only if one is taken from the other."""
+"""Bytes of a line that two texts have in common only if one is taken from the other."""
 SAMPLED = 1_000
 """Such lines that are looked for in training files."""
 READ = 1 << 24
-"""Characters of a file that are read for them."""
+"""Bytes that are read of the evaluated file, and of all training files together."""
 
 
 class TrainingDataWarning(SeqwrightWarning):
@@ -84,23 +83,23 @@ def trained_on(run: Run, files: str | Sequence[str]) -> list[str]:
 
 def _file_with_most_lines(path: Path, learned: Sequence[Path]) -> Path | None:
     """The training file that has more than half of the long lines of a file, by a sample of them; or None."""
-    long = [line for line in _first_lines(path) if len(line) >= LONG]
+    long = [line for line in _first_lines(path, READ) if len(line) >= LONG]
     sample = {*long[:: max(1, len(long) // SAMPLED)]}
-    for other in learned:
-        if sample and len(sample.intersection(_first_lines(other))) > len(sample) / 2:
+    left = READ
+    for other in learned if sample else ():
+        lines = _first_lines(other, left)
+        if len(sample.intersection(lines)) > len(sample) / 2:
             return other
+        left = max(0, left - sum(map(len, lines)))
     return None
 
 
-def _first_lines(path: Path) -> Iterator[str]:
-    """Lines of the beginning of a text file; none of what is not one."""
-    read = 0
-    with suppress(OSError, UserError):
-        for line in lines_of(path, errors="replace"):
-            yield line
-            read += len(line)
-            if read > READ:
-                return
+def _first_lines(path: Path, most: int) -> list[bytes]:
+    """Lines of the first bytes of a file, without their ends; none of what cannot be read. No encoding is needed to
+    find a line again, and images have none."""
+    with suppress(OSError, UserError), naming_errors(path), COMPRESSED.get(path.suffix, open)(path, "rb") as file:
+        return list(file.read(most).splitlines())
+    return []
 
 
 def _same_contents(one: Path, other: Path) -> bool:

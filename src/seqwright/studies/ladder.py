@@ -71,8 +71,7 @@ class Ladder:
     def verdict(self) -> str:
         """Which rung is enough and why, and what is not yet known."""
         # What still improves, or has no interval, is not known to be enough, only to lead.
-        unknown = len(self.rungs) > 1 and any(self.scores(rung).get("low") is None for rung in self.rungs)
-        leads = unknown or self.enough in self.improving
+        leads = self.enough in self.improving or undecided(self.rungs, self.score)
         verdict = f"{self.enough} {'leads so far' if leads else 'is enough'}: {self.why}."
         if not self.improving:
             return verdict
@@ -236,7 +235,7 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
     ]
     enough = min(tied, key=_cost)
     named = f"{title(score)}, {scores[best.name]['value']:.4g}"
-    if len(rungs) > 1 and any(score.get("low") is None for score in scores.values()):
+    if undecided(rungs, score):
         return best, f"it has the best {named}, but what is held out is too little for intervals"
     if tied == [best]:
         return best, f"it has the best {named}, which no other reaches within the intervals"
@@ -246,6 +245,11 @@ def sufficient(rungs: Sequence[Rung], score: str) -> tuple[Rung, str]:
         cheaper = _cheaper(best, min(others, key=_cost))
         return best, f"it has the best {named}, a tie with {names} by their intervals, and {cheaper}"
     return enough, f"it ties with the best {named} of {best.name} by their intervals, and {_cheaper(enough, best)}"
+
+
+def undecided(rungs: Sequence[Rung], score: str) -> bool:
+    """Whether rungs have no intervals by which one could tie with another."""
+    return len(rungs) > 1 and any(rung.summary["scores"][score].get("low") is None for rung in rungs)
 
 
 def _cost(rung: Rung) -> tuple[bool, int]:
