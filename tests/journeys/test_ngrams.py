@@ -121,6 +121,9 @@ def test_invalid_exports_and_imports_are_rejected(workdir: Path, seqwright: Comm
         in seqwright("export", trained, "--to", "arpa", "x.arpa").err
     )
     assert "no export kind 'arps'. Did you mean 'arpa'?" in seqwright("export", run, "--to", "arps", "x").err
+    (workdir / "labels.tsv").write_text("a\tgood\nb\tbad\n" * 20, encoding="utf-8")
+    seqwright("train", "--labeled", "labels.tsv", "--model", "bag", "--run", "bag")
+    assert "kind 'bag', which has no export" in seqwright("export", "bag", "bag.onnx").err
     assert "unknown file extension" in seqwright("import", "text.txt", "--run", "x").err
     seqwright("export", run, "--to", "arpa", "good.arpa")
     (workdir / "bad.arpa").write_text((workdir / "good.arpa").read_text().replace("\tthe\t", "\tthe\tO", 1))

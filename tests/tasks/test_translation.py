@@ -11,6 +11,7 @@ import pytest
 
 import seqwright as sw
 from seqwright.core.config import UserError
+from seqwright.core.wording import on_command_line
 from seqwright.data.parallel.sides import Sides
 from seqwright.pipeline.wanted import wanted_recipe
 from seqwright.tasks.translation import task as translation
@@ -244,6 +245,8 @@ def test_the_log_has_samples_and_quick_scores(run: TranslationRun) -> None:
 
 def test_an_unsupported_verb_names_the_supported_ones(run: TranslationRun) -> None:
     with pytest.raises(UserError, match="turns sources into targets; try `seqwright translate`"):
+        run.generate("x")
+    with on_command_line(False), pytest.raises(UserError, match=r"turns sources into targets; try run\.translate\(…\)"):
         run.generate("x")
 
 

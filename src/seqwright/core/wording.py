@@ -64,6 +64,11 @@ def worded(message: str) -> str:
     return "".join(part if part.startswith("`") else _in_python(part) for part in parts)
 
 
+def named_verb(verb: str) -> str:
+    """A verb of runs as it is called: a command, or a method in Python."""
+    return f"`seqwright {verb.replace('_', '-')}`" if _state["command_line"] else f"run.{verb}(…)"
+
+
 def _in_python(text: str) -> str:
     text = KEY.sub(lambda key: f"set=[{_string(f'{key[1]}={key[2]}')}]", text)
     text = COLUMNS.sub(lambda roles: f"columns={{{', '.join(map(_role, roles[1].split(',')))}}}", text)

@@ -30,6 +30,11 @@ def export(run: Run, path: Path, to: str | None = None) -> dict[str, Any]:
             f"{tokenizer if run.directory.tokenizer_path.exists() else ''}; [model] in {run.directory.recipe_path} has"
             " its sizes."
         )
+    if name not in EXPORTS and run.settings.kind not in ("ngram", "arpa"):
+        raise UserError(
+            f"{run.path} holds a model of kind '{run.settings.kind}', which has no export (n-grams have one: arpa);"
+            f' `seqwright.open("{run.path}")` serves it in Python.'
+        )
     return {"to": name} | pick(name, EXPORTS, "export")(run, path)
 
 

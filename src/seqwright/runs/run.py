@@ -20,6 +20,7 @@ from seqwright.core.printable import printable
 from seqwright.core.protocols import Counted, EncodesSource
 from seqwright.core.storage import load_tensors
 from seqwright.core.warning import warn
+from seqwright.core.wording import named_verb
 from seqwright.layers.inference.int8_linear import quantize_weights_
 from seqwright.layers.lora import add_lora, merge_lora
 from seqwright.reporting.numbers import figure
@@ -287,7 +288,7 @@ class Run:
         return UserError(f"{self.path} has no validation {what} of its own{own}; name others with --on {files}.")
 
     def _unsupported(self) -> UnsupportedVerb:
-        instead = " or ".join(f"`seqwright {verb.replace('_', '-')}`" for verb in self.verbs)
+        instead = " or ".join(map(named_verb, self.verbs))
         return UnsupportedVerb(
             f"{self.path} holds a model of kind '{self.settings.kind}', which {self.description}; try {instead}."
         )
