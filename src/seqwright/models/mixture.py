@@ -151,8 +151,8 @@ class Product(Mixture):
     """p(w | h) ∝ Π p_i(w | h)^weight_i: the geometric mean, in which every model has a veto (Hinton 2002).
 
     The sum of the weights is an inverse temperature: at 1 it is no sharper than its parts. The normalizer needs the
-    probabilities of all tokens. Interpolated with its parts, Σ λ_i p_i + (1 - Σ λ_i) product, it leaves a token that one
-    of them vetoes at least λ_i times the probability that another gives it.
+    probabilities of all tokens. Interpolated with its parts, Σ λ_i p_i + (1 - Σ λ_i) product, it leaves a token that
+    one of them vetoes at least λ_i times the probability that another gives it.
     """
 
     rule = "the weights of a product are not all zero"
