@@ -328,7 +328,9 @@ def mixture(config: Any, sizes: Vocabulary | Vocabularies) -> Any:
 
     task = "pairs" if isinstance(sizes, Vocabularies) else "text"
     parts = [model(model_config(part, task=task), sizes, task=task) for part in config.parts.values()]
-    return (Product if config.mean == "geometric" else Mixture)(parts, config.weights)
+    if config.mean == "geometric":
+        return Product(parts, config.weights, config.interpolation)
+    return Mixture(parts, config.weights)
 
 
 def encoder_mixture(config: Any, sizes: EncoderSizes) -> Any:

@@ -42,9 +42,49 @@ def test_with_an_ngram_the_mean_of_lower_loss_is_chosen(network: Any) -> None:
     assert all(result.holds for result in check(mixed))
 
 
+def test_the_log_linear_mean_is_interpolated_with_its_parts(
+    network: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that no token has less than the share of a part times what that part gives it."""
+    monkeypatch.setattr(mix, "GAIN", -1.0)  # so that it is chosen
+    folder = network.path.parent
+    command = ["seqwright", "mix", str(network.path), "--ngram", "--run", str(folder / "interpolated")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit):
+        main()
+    assert "of a linear interpolation with its parts" in capsys.readouterr().out
+    mixed, ngram = sw.open(folder / "interpolated"), sw.open(folder / "interpolated-ngram")
+    summary = mixed.directory.summary()
+    shares, powers = summary["interpolation"], [part["weight"] for part in summary["parts"]]
+    assert summary["tuned"]["perplexity"] <= min(part["perplexity"] for part in summary["parts"]) * (1 + 1e-6)
+    ids = torch.tensor([network.tokenizer.encode("the old cat")])
+    batch = Batch.of_text(ids[:, :-1], ids[:, 1:])
+    with torch.no_grad():
+        logs = [run.model(batch).log_softmax(-1) for run in (network, ngram)]
+        product = sum(power * log for power, log in zip(powers, logs, strict=True)).softmax(-1)
+        expected = (1 - sum(shares)) * product + sum(s * log.exp() for s, log in zip(shares, logs, strict=True))
+        assert torch.allclose(mixed.model(batch).exp(), expected, atol=1e-6)
+        assert torch.allclose(expected.sum(-1), torch.ones(1, ids.size(1) - 1), atol=1e-5)
+    assert all(result.holds for result in check(mixed))
+
+
+def test_an_interpolation_is_of_a_geometric_mean_and_has_a_weight_for_each_part(network: Any) -> None:
+    with pytest.raises(UserError, match="of a geometric mean"):
+        mixture.MixtureConfig(weights=(0.5, 0.5), interpolation=(0.1, 0.1), parts={})
+    for wrong in ([0.1], [0.8, 0.4], [-0.1, 0.2]):
+        with pytest.raises(UserError, match="a weight of 0 or more for each part"):
+            mixture.Product([network.model, network.model], [0.5, 0.5], wrong)
+    only_parts = mixture.Product([network.model, network.model], [0.5, 0.5], [0.25, 0.75])
+    ids = torch.tensor([network.tokenizer.encode("the old cat")])
+    batch = Batch.of_text(ids[:, :-1], ids[:, 1:])
+    with torch.no_grad():
+        assert torch.allclose(only_parts(batch), network.model(batch).log_softmax(-1), atol=1e-5)
+
+
 def test_the_mean_is_chosen_by_the_whole_text(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by the sample that tunes the weights, which of a large vocabulary is small."""
     monkeypatch.setattr(mix, "log_linear_weights", lambda runs, stream: np.array([9.0, 9.0]))
+    monkeypatch.setattr(mix, "GAIN", 0.2)  # a part of such a mean helps even so
     mixed = sw.mix([network.path], network.path.parent / "sharp", ngram=True)
     summary = mixed.directory.summary()
     assert summary["mean"] == mixed.settings.model.config.mean == "arithmetic"

@@ -28,8 +28,8 @@ def command(
 
     Language models must share a tokenizer (n-grams mix with neural models); translators must share both vocabularies;
     classifiers must share their classes and may have different tokenizers. Classifiers, and language models with
-    --ngram, are mixed linearly or log-linearly (p ∝ Π p_i^weight), whichever has the lower held-out NLL. The new run
-    contains all weights: the old ones may be deleted.
+    --ngram, are mixed linearly or log-linearly (p ∝ Π p_i^weight, with --ngram interpolated with its parts), whichever
+    has the lower held-out NLL. The new run contains all weights: the old ones may be deleted.
 
     \b
     seqwright mix runs/notes-gpt --ngram --run runs/notes-mixed
@@ -60,6 +60,9 @@ def command(
     if summary.get("mean") == "geometric":
         chosen = "" if geometric else " (lower NLL than Σ weight p_i)"
         echo(f"log-linear mixture, p ∝ Π p_i^weight{chosen}; its weights need not sum to 1.")
+        if interpolation := summary.get("interpolation"):
+            shares = ", ".join(f"{w:.3f} of {p['run']}" for w, p in zip(interpolation, summary["parts"], strict=True))
+            echo(f"It has {1 - sum(interpolation):.3f} of a linear interpolation with its parts: {shares}.")
     for warning in summary.get("warnings", ()):
         echo(f"warning: {warning}", err=True)
     if tuned:

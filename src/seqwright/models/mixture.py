@@ -21,6 +21,8 @@ from seqwright.core.state import State
 
 POSITIONS = 1024
 """Positions whose whole distributions a product computes at a time."""
+TOLERANCE = 1e-5
+"""Rounding of weights that sum to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +31,17 @@ class MixtureConfig:
     """Weight of each part."""
     mean: Literal["arithmetic", "geometric"] = "arithmetic"
     """arithmetic: Σ weight p, with weights that sum to one; geometric: ∝ Π p^weight, in which every part has a veto."""
+    interpolation: tuple[float, ...] = ()
+    """Of a geometric mean that is interpolated with its parts, the weight of each part; the mean has the rest. None by
+    default."""
     parts: Any
     """[model] tables of the parts, as [model.parts.1], [model.parts.2], …."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.parts, dict) or not all(isinstance(part, dict) for part in self.parts.values()):
             raise UserError("parts are tables, as in [model.parts.1]; `seqwright mix RUN RUN --on FILE` writes them.")
+        if self.interpolation and self.mean != "geometric":
+            raise UserError("interpolation is that of a geometric mean with its parts: leave it out.")
 
 
 @dataclass
@@ -129,7 +136,7 @@ class Mixture(Parts):
         return self._mix([model(batch).log_softmax(-1) for model in self.models])
 
     def _valid(self, weights: Sequence[float]) -> bool:
-        return math.isclose(sum(weights), 1, rel_tol=1e-5)
+        return math.isclose(sum(weights), 1, rel_tol=TOLERANCE)
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         """log Σ weight_i p_i, on the device of the first model."""
@@ -144,10 +151,23 @@ class Product(Mixture):
     """p(w | h) ∝ Π p_i(w | h)^weight_i: the geometric mean, in which every model has a veto (Hinton 2002).
 
     The sum of the weights is an inverse temperature: at 1 it is no sharper than its parts. The normalizer needs the
-    probabilities of all tokens.
+    probabilities of all tokens. Interpolated with its parts, Σ λ_i p_i + (1 - Σ λ_i) product, it leaves a token that
+    one of them vetoes at least λ_i times the probability that another gives it.
     """
 
     rule = "the weights of a product are not all zero"
+
+    def __init__(
+        self, models: Sequence[Autoregressive], weights: Sequence[float] | Tensor, interpolation: Sequence[float] = ()
+    ):
+        super().__init__(models, weights)
+        self.interpolation = [float(weight) for weight in interpolation]
+        possible = not self.interpolation or len(self.interpolation) == len(self.models)
+        if not possible or min(self.interpolation, default=0) < 0 or sum(self.interpolation) > 1 + TOLERANCE:
+            raise UserError(
+                "interpolation has a weight of 0 or more for each part, at most one together, unlike"
+                f" {self.interpolation}."
+            )
 
     def score(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State | None]:
         """log p(target) (B, T), and the state after where one was passed; whole distributions of few rows, or of few
@@ -175,7 +195,11 @@ class Product(Mixture):
         device = log_probs[0].device
         weighted = [float(weight) * p.to(device) for weight, p in zip(self.weights, log_probs, strict=True) if weight]
         # Where every token is impossible for some model, none has any mass.
-        return torch.stack(weighted).sum(0).log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        product = torch.stack(weighted).sum(0).log_softmax(-1).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+        if not self.interpolation:
+            return product
+        terms = [(max(0.0, 1 - sum(self.interpolation)), product), *zip(self.interpolation, log_probs, strict=True)]
+        return torch.stack([p.to(device) + math.log(weight) for weight, p in terms if weight]).logsumexp(0)
 
 
 def _tensors(model: Any) -> dict[str, Tensor]:

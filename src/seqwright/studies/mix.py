@@ -1,6 +1,6 @@
 """`mix`: a linear interpolation (mixture) of several runs, with weights tuned on held-out text by EM.
 
-Language models can also be mixed log-linearly, p ∝ Π p_i^weight (`studies/mix_log_linear.py`).
+Language models can also be mixed log-linearly, p ∝ Π p_i^weight (`studies/mix_log_linear.py`), or both (decision 266).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def mix(
     """Writes a mixture of runs with the same tokenizer; its summary has the weight of each run and all perplexities.
 
     `geometric` takes the log-linear mean instead of the linear one; of classifiers, and with an n-gram (`final`), the
-    mean of lower held-out loss is chosen anyway. `final` makes the run that takes the place of the last one after the
-    weights are tuned.
+    mean of lower held-out loss is chosen anyway, of which the log-linear one is interpolated with its parts. `final`
+    makes the run that takes the place of the last one after the weights are tuned.
     """
     if len(runs) < 2:
         raise UserError(
@@ -71,10 +71,8 @@ def mix(
     with own_data(first, on or None, use="tunes the weights on"):
         stream = first.stream(on or None)
     log_probs = np.stack([_log_probs(run, stream, run.model) for run in runs], 1)  # (T, M)
-    weights = interpolation_weights(log_probs)
-    with np.errstate(divide="ignore"):
-        mixed = np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
-    mean = "arithmetic"
+    weights, mixed = _interpolated(log_probs)
+    mean, interpolation = "arithmetic", np.array([])
     excluded = np.isneginf(log_probs).any()
     if geometric and excluded:
         raise UserError(
@@ -84,13 +82,17 @@ def mix(
     if geometric or (final is not None and not excluded):
         powers = log_linear_weights(runs, stream)
         pooled = _log_probs(first, stream, _mixture(runs, powers, "geometric", path)[1])
-        # By the whole text: of a large vocabulary the sample that tunes the weights is a few hundred tokens.
-        if geometric or pooled.mean() > (1 - GAIN) * mixed.mean():
+        if geometric:
             weights, mean, mixed = powers, "geometric", pooled
+        else:
+            shares, interpolated = _interpolated(np.column_stack([log_probs, pooled]))
+            # By the whole text: of a large vocabulary the sample that tunes the weights is a few hundred tokens.
+            if interpolated.mean() > (1 - GAIN) * mixed.mean():
+                weights, mean, interpolation, mixed = powers, "geometric", shares[:-1], interpolated
     warnings = [*training_overlap(runs, on)]
     if final is not None:
         runs = [*runs[:-1], final()]
-    settings, model = _mixture(runs, weights, mean, path)
+    settings, model = _mixture(runs, weights, mean, path, interpolation)
     warnings += idle_parts([run.path for run in runs], weights)
     if runs[-1].settings.data.refit:  # no longer held out of the mixture
         settings = replace(settings, data=replace(settings.data, refit=True))
@@ -107,6 +109,7 @@ def mix(
         notes=notes,
         parts=part_facts,
         mean=mean,
+        interpolation=interpolation.tolist(),
         warnings=warnings,
         tuned_on=as_list(on),
         tuned=_tuned(mixed, stream),
@@ -114,10 +117,21 @@ def mix(
     )
 
 
-def _mixture(runs: Sequence[Run], weights: Floats, mean: str, path: Path) -> tuple[Any, Any]:
+def _interpolated(log_probs: Floats) -> tuple[Floats, Floats]:
+    """The weights of the best linear mixture of log-probabilities (T, M), and its own (T,)."""
+    weights = interpolation_weights(log_probs)
+    with np.errstate(divide="ignore"):
+        return weights, np.logaddexp.reduce(log_probs + np.log(weights), axis=1)
+
+
+def _mixture(
+    runs: Sequence[Run], weights: Floats, mean: str, path: Path, interpolation: Floats | None = None
+) -> tuple[Any, Any]:
     """The settings and the model of a mixture."""
     parts = {str(n): run.settings.table()["model"] for n, run in enumerate(runs, 1)}
     table = {"kind": "mixture", "weights": weights.tolist(), "mean": mean, "parts": parts}
+    if interpolation is not None and len(interpolation):
+        table["interpolation"] = interpolation.tolist()
     settings = runs[0].settings.remade(path.name, table)
     model = build.model(settings.model, runs[0].tokenizer.vocabulary)
     model.models = [run.model for run in runs]
