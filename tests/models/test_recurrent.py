@@ -54,6 +54,18 @@ def test_tied_model_has_small_initial_logits() -> None:
     assert model(BATCH).std() < 1
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_token_std_is_that_of_the_embedding_and_of_the_output_layer(tied: bool) -> None:
+    torch.manual_seed(0)
+    config = configured("lstm", width=64, tied=tied, token_std=0.058)
+    model: LanguageModel = build.model(config, Vocabulary(size=500))
+    assert model.embedding.weight.std().item() == pytest.approx(0.058, rel=0.05)
+    assert model.head.readout.weight.std().item() == pytest.approx(0.058, rel=0.05)
+    assert model.encoder.network.weight_hh_l0.std().item() == pytest.approx(64**-0.5 / 3**0.5, rel=0.05)  # PyTorch's
+    with pytest.raises(UserError, match="token_std must not be below 0"):
+        configured("lstm", token_std=-0.1)
+
+
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
 def test_dropout_is_active_in_training_only(kind: str) -> None:
     model = fresh(configured(kind, width=6, layers=2, dropout=0.5))

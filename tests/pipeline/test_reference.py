@@ -45,6 +45,11 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "model.weights": {"parts": {"1": {"kind": "ngram"}, "2": {"kind": "gpt"}}},
     "model.parts": {"weights": [0.25, 0.75]},
     "model.mean": {"weights": [0.5, 0.5], "parts": {"1": {"kind": "bag"}, "2": {"kind": "gpt"}}},
+    "model.interpolation": {
+        "weights": [0.5, 0.5],
+        "mean": "geometric",
+        "parts": {"1": {"kind": "ngram"}, "2": {"kind": "gpt"}},
+    },
     "vit.decoder_width": {"decoder_layers": 2},
     "model.unknown": {"order": 4},
     "training.lora_rank": {"init_from": "runs/base"},

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqwright.core.batch import Batch, Source, Vocabulary
-from seqwright.core.config import UserError, check_shares, check_sizes
+from seqwright.core.config import UserError, check_not_negative, check_shares, check_sizes
 from seqwright.core.state import State
 from seqwright.layers.encoder import CausalEncoder, EncoderConfig, RecurrentActivations, SegmentEncoder, last_real
 from seqwright.layers.flatten import PrefixFlatten
@@ -38,10 +38,14 @@ class LMHeadConfig(HeadConfig):
     Penn Treebank. Costs as many times the output layer."""
     latent_dropout: float = 0.0
     """Dropout rate of the latent states of a mixture of softmaxes (Yang et al. 2018, who use 0.29)."""
+    token_std: float | None = None
+    """Standard deviation of the initial embedding, and of the output layer where it is not tied (Zaremba et al. 2014:
+    uniform in ±0.1, so 0.058). By default the encoder's; of recurrent networks 1, or embedding^-0.5 where tied."""
 
     def __post_init__(self) -> None:
         check_sizes(self, "length", "softmaxes")
         check_shares(self, "latent_dropout")
+        check_not_negative(self, "token_std")
         if self.latent_dropout and self.softmaxes == 1:
             raise UserError("latent_dropout is of a mixture of softmaxes: set softmaxes above 1, or leave it out.")
         if self.softmaxes > 1 and self.readout != "each":
@@ -224,10 +228,11 @@ def language_model(
         latent_dropout=head.latent_dropout,
         token_dropout=config.token_dropout,
     )
-    if config.token_std is not None:
-        nn.init.normal_(model.embedding.weight, std=config.token_std)
+    std = config.token_std if head.token_std is None else head.token_std
+    if std is not None:
+        nn.init.normal_(model.embedding.weight, std=std)
         if not isinstance(model.head, HiddenHead) and not head.tied:
-            nn.init.normal_(model.head.readout.weight, std=config.token_std)
+            nn.init.normal_(model.head.readout.weight, std=std)
     elif head.tied:  # nn.Embedding's unit normals would give initial logits of size √D
         nn.init.normal_(model.embedding.weight, std=config.input_width**-0.5)
     return model

@@ -12,7 +12,7 @@ from seqwright.core.config import UserError
 from seqwright.runs.directory import RunDirectory
 
 HEAD_KEYS = {"tied", "readout", "length", "forget_bias", "decoder_layers", "attention", "input_feeding"}
-HEAD_KEYS |= {"softmaxes", "latent_dropout", "pooling", "hidden", "head_dropout", "crf", "char_features"}
+HEAD_KEYS |= {"softmaxes", "latent_dropout", "token_std", "pooling", "hidden", "head_dropout", "crf", "char_features"}
 """Keys of heads, decoders and initialization: dropped where the new model has no such key."""
 MAE_KEYS = {"decoder_layers", "decoder_width"}
 """Keys of a masked autoencoder's decoder: only masked patches are predicted with it."""
