@@ -52,10 +52,10 @@ def test_the_log_linear_mean_is_interpolated_with_its_parts(
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit):
         main()
-    assert "of a linear interpolation with its parts" in capsys.readouterr().out
+    assert "interpolated with its parts: it has" in capsys.readouterr().out
     mixed, ngram = sw.open(folder / "interpolated"), sw.open(folder / "interpolated-ngram")
     summary = mixed.directory.summary()
-    shares, powers = summary["interpolation"], [part["weight"] for part in summary["parts"]]
+    shares, powers = ([part[name] for part in summary["parts"]] for name in ("interpolation", "weight"))
     assert summary["tuned"]["perplexity"] <= min(part["perplexity"] for part in summary["parts"]) * (1 + 1e-6)
     ids = torch.tensor([network.tokenizer.encode("the old cat")])
     batch = Batch.of_text(ids[:, :-1], ids[:, 1:])

@@ -55,14 +55,14 @@ def command(
         print_json({"run": run, "summary": summary})
         return
     tuned = summary.get("tuned", {})
-    columns = [Column("run", "run"), *(Column(name, name.replace("_", " "), figure) for name in ("weight", *tuned))]
+    numbers = [name for name in ("weight", "interpolation") if name in summary["parts"][0]] + list(tuned)
+    columns = [Column("run", "run"), *(Column(name, name.replace("_", " "), figure) for name in numbers)]
     print_table(table([*summary["parts"], {"run": run} | tuned], columns))
     if summary.get("mean") == "geometric":
         chosen = "" if geometric else " (lower NLL than Σ weight p_i)"
         echo(f"log-linear mixture, p ∝ Π p_i^weight{chosen}; its weights need not sum to 1.")
-        if interpolation := summary.get("interpolation"):
-            shares = ", ".join(f"{w:.3f} of {p['run']}" for w, p in zip(interpolation, summary["parts"], strict=True))
-            echo(f"It has {1 - sum(interpolation):.3f} of a linear interpolation with its parts: {shares}.")
+        if shares := [part["interpolation"] for part in summary["parts"] if "interpolation" in part]:
+            echo(f"interpolated with its parts: it has {1 - sum(shares):.4f} of a linear mixture with them.")
     for warning in summary.get("warnings", ()):
         echo(f"warning: {warning}", err=True)
     if tuned:

@@ -138,8 +138,9 @@ def _parts(run: RunFacts) -> Html:
     """The runs that a mixture was made of, beside the mixture."""
     tuned = run.summary.get("tuned", {})
     rows = [*run.summary.get("parts", []), {"run": run.name} | tuned]
-    columns = ("run", "weight", *(title(name) for name in tuned))
-    cells = [(row["run"], *(figure(row[name]) if name in row else "" for name in ("weight", *tuned))) for row in rows]
+    names = [name for name in ("weight", "interpolation") if name in rows[0]] + list(tuned)
+    columns = ("run", *map(title, names))
+    cells = [(row["run"], *(figure(row[name]) if name in row else "" for name in names)) for row in rows]
     lead = "Measured on the held-out data that tuned the weights: evaluate the mixture on other data." if tuned else ""
     return section("Parts", table(columns, cells if len(rows) > 1 else [], numeric=columns[1:]), lead=lead)
 

@@ -85,15 +85,18 @@ def mix(
         if geometric:
             weights, mean, mixed = powers, "geometric", pooled
         else:
-            shares, interpolated = _interpolated(np.column_stack([log_probs, pooled]))
+            of_all, interpolated = _interpolated(np.column_stack([log_probs, pooled]))
             # By the whole text: of a large vocabulary the sample that tunes the weights is a few hundred tokens.
             if interpolated.mean() > (1 - GAIN) * mixed.mean():
-                weights, mean, interpolation, mixed = powers, "geometric", shares[:-1], interpolated
+                weights, mean, interpolation, mixed = powers, "geometric", of_all[:-1], interpolated
     warnings = [*training_overlap(runs, on)]
     if final is not None:
         runs = [*runs[:-1], final()]
     settings, model = _mixture(runs, weights, mean, path, interpolation)
-    warnings += idle_parts([run.path for run in runs], weights)
+    shares = weights / weights.sum()
+    if len(interpolation):
+        shares = interpolation + (1 - interpolation.sum()) * shares
+    warnings += idle_parts([run.path for run in runs], shares)
     if runs[-1].settings.data.refit:  # no longer held out of the mixture
         settings = replace(settings, data=replace(settings.data, refit=True))
     notes = [f"{weight:.4f} of {run.path.name} ({mean})" for weight, run in zip(weights, runs, strict=True)] + warnings
@@ -101,6 +104,8 @@ def mix(
         {"run": str(run.path), "weight": float(weight)} | _tuned(of_run, stream)
         for run, weight, of_run in zip(runs, weights, log_probs.T, strict=True)
     ]
+    for part, share in zip(part_facts, interpolation, strict=False):  # none, or one for each
+        part["interpolation"] = float(share)
     return keep(
         settings,
         path,
@@ -109,7 +114,6 @@ def mix(
         notes=notes,
         parts=part_facts,
         mean=mean,
-        interpolation=interpolation.tolist(),
         warnings=warnings,
         tuned_on=as_list(on),
         tuned=_tuned(mixed, stream),
