@@ -469,5 +469,26 @@ def test_decomposed_text_is_pointed_out_once(seqwright: Command, workdir: Path) 
     assert seqwright("score", "run", "viet.txt").err == ""
 
 
+def test_composed_text_is_pointed_out_to_a_model_of_decomposed_text(seqwright: Command, workdir: Path) -> None:
+    text = "trăm năm trong cõi người ta, chữ tài chữ mệnh khéo là ghét nhau\n" * 40
+    (workdir / "nfd.txt").write_text(unicodedata.normalize("NFD", text))
+    (workdir / "nfc.txt").write_text(text)
+    trained = seqwright("train", "--text", "nfd.txt", "--model", "ngram", "--run", "run")
+    assert "1 of 1 documents contain decomposed characters" in trained.out + trained.err
+    assert "composed letters (Unicode NFC)" in seqwright("score", "run", "nfc.txt").err
+    assert "composed letters (Unicode NFC)" in seqwright("evaluate", "run", "--on", "nfc.txt").err
+    assert seqwright("score", "run", "nfd.txt").err == ""
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_validation_on_training_text_is_pointed_out(seqwright: Command, workdir: Path, copied: bool) -> None:
+    text = "".join(f"line {n} of a text that is read to the end\n" for n in range(400))
+    (workdir / "all.txt").write_text(text)
+    (workdir / "part.txt").write_text(text[4000:9000])
+    valid = "part.txt" if copied else "all.txt"
+    result = seqwright("train", "--text", "all.txt", "--valid", valid, "--model", "ngram", "--run", "run")
+    assert "is training text: scores of it are none of unseen text" in result.out + result.err
+
+
 def test_an_empty_line_has_the_log_probability_zero(seqwright: Command, trained: Path) -> None:
     assert seqwright("score", trained, input=b"\n").out.splitlines()[0].startswith("0.0000\t")

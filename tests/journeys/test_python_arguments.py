@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,6 +109,26 @@ def test_rows_with_named_columns_are_texts(folder: Path) -> None:
     rows = [Row("a fine film"), Row("a dull film")]
     assert bag.classify(rows) == bag.classify([row.text for row in rows])
     assert lm.score(Row("the cat"))[0].log_prob == lm.score("the cat").log_prob
+
+
+def test_an_open_file_has_the_scores_of_its_lines_as_an_iterator(folder: Path) -> None:
+    lm = sw.open(folder / "ngram")
+    (folder / "lines.txt").write_bytes(b"the cat\r\nthe dog\n")
+    with (folder / "lines.txt").open(newline="") as file:
+        scored = lm.score(file)
+        assert isinstance(scored, Iterator)
+        assert [line.text for line in scored] == ["the cat", "the dog"]
+    with (folder / "lines.txt").open() as file:
+        continued = lm.generate(file, max_tokens=2)
+        assert isinstance(continued, Iterator)
+        assert len(list(continued)) == 2
+
+
+def test_an_empty_text_is_classified_with_a_warning(folder: Path) -> None:
+    bag = sw.open(folder / "bag")
+    with pytest.warns(sw.SeqwrightWarning, match="an empty text says nothing of its label") as said:
+        bag.classify(["a fine film", " ", ""])
+    assert len(said) == 1
 
 
 def test_signatures_are_inspected_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,13 @@ def own_data(run: Run, on: Any = None, *, use: str = "is evaluated on") -> Itera
 
 
 def trained_on(run: Run, files: str | Sequence[str]) -> list[str]:
-    """Those of the files that a run was trained on, by path, by their contents, or by most of their lines."""
-    learned, seen = sorted({*map(_resolved, as_list(run.settings.data.train))}), []
+    """Those of the files that a run was trained on."""
+    return files_of(run.settings.data.train, files)
+
+
+def files_of(train: str | Sequence[str], files: str | Sequence[str]) -> list[str]:
+    """Those of some files that are training files, by path, by their contents, or by most of their lines."""
+    learned, seen = sorted({*map(_resolved, as_list(train))}), []
     for path in sorted({*map(_resolved, as_list(files))}):
         if path in learned:
             seen.append(str(path))

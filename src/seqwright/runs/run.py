@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -29,7 +30,7 @@ from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
 from seqwright.runs.facts import data_name, headline_score, tokenizer_name
-from seqwright.text.unicode_form import is_misread
+from seqwright.text.unicode_form import better_form
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
@@ -79,7 +80,7 @@ class Codec(Protocol):
 
 def one_or_many(verb: V) -> V:
     """A verb of many texts that also takes one: a string has one result, a list, an array or a column a list of them;
-    of an iterable without a length, a generator for example, an iterator of results, computed as they are read."""
+    of an iterable without a length, a generator or an open file for example, an iterator of results."""
     parameters = inspect.signature(verb).parameters
     first, default = [(p.name, p.default) for p in parameters.values()][1]
 
@@ -98,10 +99,24 @@ def one_or_many(verb: V) -> V:
         if isinstance(texts, str):
             (result,) = verb(self, list(self.check_form([texts])), *inputs[1:], **options)
             return result
+        if isinstance(texts, io.TextIOBase):  # line ends are no text
+            texts = (line.rstrip("\r\n") for line in texts)
         results = verb(self, self.check_form(texts), *inputs[1:], **options)
-        return list(results) if isinstance(texts, Sized) else results
+        return list(results) if isinstance(texts, Sized) else iter(results)
 
     return cast(V, call)
+
+
+FORMS = {
+    "NFC": "the text has decomposed letters (Unicode NFD), and the model was trained on composed ones (NFC): normalize"
+    " the text to NFC, or results are worse than they could be.",
+    "NFD": "the text has composed letters (Unicode NFC), and the model was trained on decomposed ones (NFD): normalize"
+    ' the text to NFD, or train on text in NFC (tokenizer.unicode_normalization = "nfc").',
+}
+"""Warnings by the Unicode form in which a text would be read better."""
+COMPOSED_CHECKED = 32
+"""Texts that are not ASCII, the first of a run, of which also the composed ones are looked at: a model of decomposed
+text is seen by then."""
 
 
 class Run:
@@ -125,7 +140,7 @@ class Run:
     ):
         self.directory, self.settings, self.model, self.codec = directory, settings, model, codec
         self.precision = precision
-        self._warned_of_form = False
+        self._warned_of_form, self._composed_left = False, COMPOSED_CHECKED
         self.inspector: Callable[..., Any] | None = None
         """`seqwright.inspect`, set by `seqwright.open`: inspection imports runs, not the other way round."""
         self.finder: Callable[..., Any] | None = None
@@ -215,14 +230,19 @@ class Run:
             check_text(text)
             # NumPy has strings of its own; the classes of a named tuple or a row take no iterable.
             text = str(text) if isinstance(text, str) else (tuple if isinstance(text, tuple) else list)(map(str, text))
-            parts = [text] if isinstance(text, str) else text
-            if not self._warned_of_form and any(is_misread(part, self.directory.source_tokenizer) for part in parts):
-                self._warned_of_form = True
-                warn(
-                    "the text has decomposed letters (Unicode NFD), and the model was trained on composed ones (NFC):"
-                    " normalize the text to NFC, or results are worse than they could be."
-                )
+            if not self._warned_of_form:
+                self._check_form_of([text] if isinstance(text, str) else text)
             yield text
+
+    def _check_form_of(self, parts: Iterable[str]) -> None:
+        for part in parts:
+            if part.isascii():
+                continue
+            form = better_form(part, self.directory.source_tokenizer, of_composed=self._composed_left > 0)
+            self._composed_left -= 1
+            if form and not self._warned_of_form:
+                self._warned_of_form = True
+                warn(FORMS[form])
 
     @property
     def path(self) -> Path:

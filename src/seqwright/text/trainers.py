@@ -91,6 +91,10 @@ class TokenizerConfig:
             raise UserError("bytes_per_token is for kind bpe and must be more than 1.")
 
 
+DECOMPOSED_SAMPLE = 10_000
+"""Characters of a document that are looked at for decomposed letters where bytes are tokens."""
+
+
 def train(config: TokenizerConfig, texts: Collection[str]) -> Tokenizer:
     """Trains a tokenizer on the texts, or imports `config.file`."""
     if config.file is not None:
@@ -250,10 +254,22 @@ def _split_long_runs(text: str) -> Iterator[str]:
 
 
 def _unicode_notes(config: TokenizerConfig, texts: Collection[str]) -> Iterator[str]:
-    if config.unicode_normalization == "none" and config.kind not in ("bytes", "byte-bpe"):
-        count = sum(not unicodedata.is_normalized("NFC", text) for text in texts)
-        if count:
-            yield (
-                f"{count} of {len(texts)} documents contain decomposed characters, which count as different from"
-                ' composed ones; tokenizer.unicode_normalization = "nfc" would make them one.'
-            )
+    if config.unicode_normalization != "none":
+        return
+    # Bytes lose nothing: there only a language that is written so throughout is pointed out.
+    is_decomposed = _is_mostly_decomposed if config.kind in ("bytes", "byte-bpe") else _has_decomposed
+    if count := sum(map(is_decomposed, texts)):
+        yield (
+            f"{count} of {len(texts)} documents contain decomposed characters, which count as different from"
+            ' composed ones; tokenizer.unicode_normalization = "nfc" would make them one.'
+        )
+
+
+def _has_decomposed(text: str) -> bool:
+    return not unicodedata.is_normalized("NFC", text)
+
+
+def _is_mostly_decomposed(text: str) -> bool:
+    """Whether more than one in a hundred characters of the beginning is a mark that NFC would merge."""
+    text = text[:DECOMPOSED_SAMPLE]
+    return not text.isascii() and len(unicodedata.normalize("NFC", text)) < 0.99 * len(text)

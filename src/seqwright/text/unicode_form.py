@@ -1,28 +1,37 @@
-"""Unicode forms: decomposed text (NFD, as macOS names files) for a model trained on composed text (NFC)."""
+"""Unicode forms: composed text (NFC) and decomposed text (NFD, as macOS names files), for a model of the other."""
 
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 from seqwright.text.tokenizer import Tokenizer
 
 MAX_CHECKED = 2000
 """Characters of a text that are compared."""
+FEWER = 0.75
+"""Share of the tokens of composed text that decomposed text has at most where the model has learned that: a chance
+piece of a word can be longer without its accent."""
 
 
-def is_misread(text: str, tokenizer: Tokenizer) -> bool:
-    """Whether a text that is not in NFC would be encoded better in NFC: with fewer unknown tokens or fewer tokens.
+def better_form(text: str, tokenizer: Tokenizer, *, of_composed: bool = True) -> Literal["NFC", "NFD"] | None:
+    """The Unicode form in which a text would be encoded better: with fewer unknown tokens or fewer tokens; or None.
 
     Both forms look the same, but have other code points: "é" is U+00E9, or "e" and U+0301. Byte and character
-    tokenizers always need fewer tokens for NFC, so there only unknown tokens or merged bytes count.
+    tokenizers always need fewer tokens for NFC, so there only unknown tokens or merged bytes count. Composed text,
+    which is usual, is passed over unless `of_composed`: it would be encoded twice.
     """
     text = text[:MAX_CHECKED]
-    if text.isascii() or unicodedata.is_normalized("NFC", text):
-        return False
-    given, composed = (tokenizer.encode(form) for form in (text, unicodedata.normalize("NFC", text)))
-    if given == composed:  # the tokenizer normalizes
-        return False
-    unknown = [0 if tokenizer.unk is None else ids.count(tokenizer.unk) for ids in (given, composed)]
+    if text.isascii():
+        return None
+    composed = unicodedata.is_normalized("NFC", text)
+    if composed and not of_composed:
+        return None
+    form: Literal["NFC", "NFD"] = "NFD" if composed else "NFC"
+    given, other = (tokenizer.encode(either) for either in (text, unicodedata.normalize(form, text)))
+    if given == other:  # the tokenizer normalizes
+        return None
+    unknown = [0 if tokenizer.unk is None else ids.count(tokenizer.unk) for ids in (given, other)]
     if unknown[0] != unknown[1] or tokenizer.kind in ("characters", "bytes"):
-        return unknown[0] > unknown[1]
-    return len(given) > len(composed)
+        return form if unknown[0] > unknown[1] else None
+    return form if len(other) < len(given) * (FEWER if composed else 1) else None

@@ -120,9 +120,11 @@ def _separator(text: str, path: Path, suffix: str) -> str:
         all(label.startswith(FASTTEXT) for label in labels) or (repeated and all(map(NUMBER.fullmatch, labels)))
     ):
         return " "
+    number, line = next(((n, one) for n, one in enumerate(text.split("\n"), 1) if one.strip()), (1, ""))
     raise UserError(
-        f"{path}, line 1 has no {DELIMITER_NAMES[DELIMITERS[suffix]]} between label and text:"
-        f' {_first_line(text)[:60]!r}. Write `label TAB text`, or set the separator: --set data.separator=" ".'
+        f"{path}, line {number} has no {DELIMITER_NAMES[DELIMITERS[suffix]]} between label and text: {line[:60]!r}."
+        ' Write `label TAB text`, or set the separator: --set data.separator=" "; text without labels is for a language'
+        " model: --text FILE."
     )
 
 

@@ -15,6 +15,7 @@ from seqwright.core.config import UserError, with_options
 from seqwright.core.printable import quantity
 from seqwright.core.progress import SILENT, Progress
 from seqwright.core.protocols import Counted, Ensemble
+from seqwright.core.warning import warn
 from seqwright.data.bucketing import ByLength
 from seqwright.data.labeled.labels import LabeledTexts, Labels, balance_notes, rare_labels
 from seqwright.data.labeled.row import Row
@@ -244,10 +245,21 @@ class ClassificationRun(Run):
     ) -> Iterator[ClassifiedText]:
         """The prediction for each text (or pair), in order; options are those of the recipe's [decoding] section.
 
-        `explain` adds the n-grams that contribute most, where the model is a bag of n-grams.
+        `explain` adds the n-grams that contribute most, where the model is a bag of n-grams. The label of an empty text
+        is one of nothing, which a SeqwrightWarning says.
         """
-        inputs = ((text,) if isinstance(text, str) else tuple(text) for text in texts)
+        inputs = self._inputs(texts)
         return classify(self.predictor, inputs, self._decoding(**options), explain=explain, read_ahead=read_ahead)
+
+    def _inputs(self, texts: Iterable[str | Sequence[str]]) -> Iterator[tuple[str, ...]]:
+        """The parts of every text; the first that is empty has a warning."""
+        warned = False
+        for text in texts:
+            parts = (text,) if isinstance(text, str) else tuple(text)
+            if not warned and not any(part.strip() for part in parts):
+                warned = True
+                warn("an empty text says nothing of its label: what it gets is one for no text at all.")
+            yield parts
 
     @functools.cached_property
     def predictor(self) -> Predictor:
