@@ -329,7 +329,8 @@ def test_unknown_labels_are_errors_with_their_line_or_counted() -> None:
 def test_a_row_with_several_unknown_labels_counts_once() -> None:
     labels = Labels.of(rows_of("x, y", "y"), "multi")
     unknown = rows_of("x", "y", "x, p, q, r").rows
-    assert labels.targets(unknown, "few").tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert labels.targets(unknown, "few").tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 3]]  # the last: unknown ones
+    assert labels.targets(unknown[:2], "few").tolist() == [[1, 0], [0, 1]]
     assert labels.unknown_counts(unknown) == {"p": 1, "q": 1, "r": 1}
     with pytest.raises(UserError, match="Of 3 rows, 1 have unknown labels"):
         labels.targets(unknown)

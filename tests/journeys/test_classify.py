@@ -183,6 +183,11 @@ def test_text_pairs_regression_and_multi_label(seqwright: Command, workdir: Path
         assert result.status == 0, result.err
         answer = seqwright("classify", name, "so so good", "--json").json
         assert isinstance(answer["label"], float if label == "regression" else list)
+    (workdir / "unseen.tsv").write_text("99\tso good\n98,99\tgood\n")
+    scored = seqwright("evaluate", "lists", "--on", "unseen.tsv", "--set", "evaluation.unknown=wrong")
+    assert "not seen in training, counted as wrong: 98 (1), 99 (2)" in scored.out
+    scores = seqwright("evaluate", "lists", "--on", "unseen.tsv", "--set", "evaluation.unknown=wrong", "--json").json
+    assert [scores[name] for name in ("accuracy", "micro_f1", "macro_f1", "weighted_f1")] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
