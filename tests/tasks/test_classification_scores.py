@@ -205,7 +205,9 @@ def test_scores_are_a_mapping_and_print_their_warnings() -> None:
     assert dict(scores) == scores.as_json() == table
     _, signature, unknown, truncated = scores.printed("0123456789abcdef")
     assert signature == "text:f|model:01234567"
-    assert unknown == "labels not seen in training, counted as wrong: maybe (3)."
+    assert unknown == "labels not seen in training, counted as wrong: maybe (3). NLL is over the other labels."
+    single = ClassificationScores(table | {"brier": 0.5}, truncation="head")
+    assert "NLL, Brier score and calibration error leave these texts out." in [*single.printed("0" * 16)][2]
     assert truncated == '2 of 8 texts (25.0%) were truncated; data.truncation = "head".'
     assert scores.with_precision("fp32")["scores"]["accuracy"]["signature"] == "accuracy|text:f"
     assert scores.with_precision("bf16")["scores"]["accuracy"]["signature"] == "accuracy|text:f|precision:bf16"

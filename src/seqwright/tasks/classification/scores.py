@@ -66,7 +66,9 @@ class ClassificationScores(Scores):
     def details(self) -> Iterator[str | Table]:
         yield from class_report(self["details"])
         if unknown := self.get("unlearned_labels"):
-            yield unseen_note("labels", unknown)
+            single = "brier" in self
+            left_out = "NLL, Brier score and calibration error leave these texts out."
+            yield unseen_note("labels", unknown) + f" {left_out if single else 'NLL is over the other labels.'}"
         if cut := self.get("cut"):
             share = cut / self["texts"]
             yield (
