@@ -319,7 +319,7 @@ def test_unknown_labels_are_errors_with_their_line_or_counted() -> None:
         labels.targets(unknown)
     assert labels.targets(unknown, "few").tolist() == labels.targets(unknown, "wrong").tolist() == [1, -100]
     assert labels.unknown_counts(unknown) == {"Positive": 1}
-    with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*data\.columns"):
+    with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*--columns .*evaluation\.unknown=wrong"):
         labels.targets(unknown[1:], "few")
     both = rows_of("positive", "Positive", "bad").rows
     with pytest.raises(UserError, match=r"line 2: the label 'Positive' .* Of 3 rows, 2 have unknown labels"):

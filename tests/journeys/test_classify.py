@@ -78,6 +78,8 @@ def test_labels_unseen_in_training_count_as_wrong(seqwright: Command, classifier
     result = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
     assert result.status == 2
     assert "line 2: the label 'sideways' was not in training. Known: down, up" in result.err
+    assert "--columns label=NAME,text=NAME, or count" in result.err
+    assert "--set evaluation.unknown=wrong." in result.err
     scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
     assert scores["unlearned_labels"] == {"sideways": 1}

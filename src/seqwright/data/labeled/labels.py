@@ -126,8 +126,8 @@ class Labels:
         row, name = labels[0]
         raise UserError(
             f"{row.place}: the label {name!r} was not in training.{did_you_mean(name, self.names)} Of {len(rows):,}"
-            f" rows, {count:,} have unknown labels: correct them, name the right columns in data.columns, or count such"
-            ' texts as wrong with evaluation.unknown = "wrong".'
+            f" rows, {count:,} have unknown labels: correct them, name the right columns with --columns"
+            " label=NAME,text=NAME, or count such texts as wrong with --set evaluation.unknown=wrong."
         )
 
 
