@@ -257,6 +257,28 @@ def test_default_classifier_of_a_labeled_file(seqwright: Command, workdir: Path)
     assert mistakes
 
 
+def test_every_predicted_label_is_explained(seqwright: Command, workdir: Path) -> None:
+    labels = ("red", "big", "red,big", "")
+    rows = [f'"{label}",{label.replace(",", " ")} thing {n}' for n in range(30) for label in labels]
+    (workdir / "multi.csv").write_text("\n".join(["label,text", *rows]) + "\n")
+    trained = seqwright("train", "--labeled", "multi.csv", "--set", "data.labels=multi", "--run", "multi")
+    assert trained.status == 0, trained.err
+    explained = seqwright("classify", "multi", "red big thing", "--explain", "--json").json
+    assert explained["label"] == ["big", "red"]
+    assert {one["label"]: one["ngrams"][0]["text"] for one in explained["explanations"]} == {"big": "big", "red": "red"}
+    assert explained["explanation"] == explained["explanations"][0]  # of the most probable label
+    for one in explained["explanations"]:
+        probability = explained["probabilities"][one["label"]]
+        assert one["score"] == pytest.approx(math.log(probability / (1 - probability)), abs=1e-3)
+    out = seqwright("classify", "multi", "red big thing", "--explain").out
+    assert {line.split(":")[0] for line in out.splitlines() if "= bias" in line} == {"red", "big"}
+    none = seqwright("classify", "multi", "a thing", "--explain", "--json").json
+    assert none["label"] == []
+    assert "explanations" not in none
+    (workdir / "new.csv").write_text("text\nred big thing\n")
+    assert " | " in seqwright("classify", "multi", "new.csv", "--explain").out
+
+
 def test_unused_training_keys_of_count_models_are_reported(seqwright: Command, workdir: Path) -> None:
     (workdir / "train.tsv").write_text(labeled_lines(40))
     keys = ("--set", "training.epochs=4", "--set", "training.learning_rate=0.1", "--set", "training.seed=2")

@@ -362,7 +362,7 @@ def _explain_errors(
     """Adds to each misclassified text (by its place) why it has its label."""
     encoded = predictor.encode([texts[error["place"]] for error in errors])
     explanations = explanations_of(predictor, encoded, temperature=temperature) if errors else ()
-    for error, explanation in zip(errors, explanations, strict=True):
+    for error, (explanation,) in zip(errors, explanations, strict=True):
         error["explanation"] = asdict(explanation)
 
 
