@@ -319,7 +319,7 @@ def test_unknown_labels_are_errors_with_their_line_or_counted() -> None:
         labels.targets(unknown)
     assert labels.targets(unknown, "few").tolist() == labels.targets(unknown, "wrong").tolist() == [1, -100]
     assert labels.unknown_counts(unknown) == {"Positive": 1}
-    with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*data\.columns"):
+    with pytest.raises(UserError, match=r"Of 1 rows, 1 have unknown labels: .*--columns .*evaluation\.unknown=wrong"):
         labels.targets(unknown[1:], "few")
     both = rows_of("positive", "Positive", "bad").rows
     with pytest.raises(UserError, match=r"line 2: the label 'Positive' .* Of 3 rows, 2 have unknown labels"):
@@ -329,7 +329,8 @@ def test_unknown_labels_are_errors_with_their_line_or_counted() -> None:
 def test_a_row_with_several_unknown_labels_counts_once() -> None:
     labels = Labels.of(rows_of("x, y", "y"), "multi")
     unknown = rows_of("x", "y", "x, p, q, r").rows
-    assert labels.targets(unknown, "few").tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert labels.targets(unknown, "few").tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 3]]  # the last: unknown ones
+    assert labels.targets(unknown[:2], "few").tolist() == [[1, 0], [0, 1]]
     assert labels.unknown_counts(unknown) == {"p": 1, "q": 1, "r": 1}
     with pytest.raises(UserError, match="Of 3 rows, 1 have unknown labels"):
         labels.targets(unknown)

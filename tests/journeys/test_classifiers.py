@@ -99,11 +99,11 @@ def test_mixture_weights_tuned_on_training_texts_give_a_warning(
 
 def test_classifiers_with_different_labels_are_not_mixed(folder: Path, tmp_path: Path, seqwright: Command) -> None:
     other = tmp_path / "other.tsv"
-    other.write_text("\n".join(line.replace("pos", "yes") for line in labeled_lines(60, 3)) + "\n", encoding="utf-8")
+    other.write_text("\n".join(line.replace("pos", "") for line in labeled_lines(60, 3)) + "\n", encoding="utf-8")
     stranger = sw.train(labeled=str(other), model="bag", run=tmp_path / "stranger")
     refused = seqwright("mix", folder / "words", stranger.path, "--on", folder / "valid.tsv", "--run", tmp_path / "no")
     assert refused.status == 2
-    assert "only the same classes can be averaged" in refused.err
+    assert f"{stranger.path} '', neg: only the same classes can be averaged" in refused.err
     assert not (tmp_path / "no").exists()
 
 

@@ -78,6 +78,8 @@ def test_labels_unseen_in_training_count_as_wrong(seqwright: Command, classifier
     result = seqwright("evaluate", classifier, "--on", "other.tsv", "--set", "evaluation.unknown=refuse")
     assert result.status == 2
     assert "line 2: the label 'sideways' was not in training. Known: down, up" in result.err
+    assert "--columns label=NAME,text=NAME, or count" in result.err
+    assert "--set evaluation.unknown=wrong." in result.err
     scores = seqwright("evaluate", classifier, "--on", "other.tsv", "--json").json
     assert scores["accuracy"] == 50.0
     assert scores["unlearned_labels"] == {"sideways": 1}
@@ -183,6 +185,11 @@ def test_text_pairs_regression_and_multi_label(seqwright: Command, workdir: Path
         assert result.status == 0, result.err
         answer = seqwright("classify", name, "so so good", "--json").json
         assert isinstance(answer["label"], float if label == "regression" else list)
+    (workdir / "unseen.tsv").write_text("99\tso good\n98,99\tgood\n")
+    scored = seqwright("evaluate", "lists", "--on", "unseen.tsv", "--set", "evaluation.unknown=wrong")
+    assert "not seen in training, counted as wrong: 98 (1), 99 (2)" in scored.out
+    scores = seqwright("evaluate", "lists", "--on", "unseen.tsv", "--set", "evaluation.unknown=wrong", "--json").json
+    assert [scores[name] for name in ("accuracy", "micro_f1", "macro_f1", "weighted_f1")] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -248,6 +255,28 @@ def test_default_classifier_of_a_labeled_file(seqwright: Command, workdir: Path)
     mistakes = seqwright("evaluate", "own", "--on", "errors.csv", "--json").json["details"]["mistakes"]
     assert all(error["explanation"]["label"] == error["answered"] for error in mistakes)
     assert mistakes
+
+
+def test_every_predicted_label_is_explained(seqwright: Command, workdir: Path) -> None:
+    labels = ("red", "big", "red,big", "")
+    rows = [f'"{label}",{label.replace(",", " ")} thing {n}' for n in range(30) for label in labels]
+    (workdir / "multi.csv").write_text("\n".join(["label,text", *rows]) + "\n")
+    trained = seqwright("train", "--labeled", "multi.csv", "--set", "data.labels=multi", "--run", "multi")
+    assert trained.status == 0, trained.err
+    explained = seqwright("classify", "multi", "red big thing", "--explain", "--json").json
+    assert explained["label"] == ["big", "red"]
+    assert {one["label"]: one["ngrams"][0]["text"] for one in explained["explanations"]} == {"big": "big", "red": "red"}
+    assert explained["explanation"] == explained["explanations"][0]  # of the most probable label
+    for one in explained["explanations"]:
+        probability = explained["probabilities"][one["label"]]
+        assert one["score"] == pytest.approx(math.log(probability / (1 - probability)), abs=1e-3)
+    out = seqwright("classify", "multi", "red big thing", "--explain").out
+    assert {line.split(":")[0] for line in out.splitlines() if "= bias" in line} == {"red", "big"}
+    none = seqwright("classify", "multi", "a thing", "--explain", "--json").json
+    assert none["label"] == []
+    assert "explanations" not in none
+    (workdir / "new.csv").write_text("text\nred big thing\n")
+    assert " | " in seqwright("classify", "multi", "new.csv", "--explain").out
 
 
 def test_unused_training_keys_of_count_models_are_reported(seqwright: Command, workdir: Path) -> None:

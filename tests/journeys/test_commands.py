@@ -379,6 +379,17 @@ def test_unknown_validation_tokens_are_counted(seqwright: Command, workdir: Path
     assert "bits per byte is not reported: 15 tokens of this text are <unk>" in result.out
 
 
+def test_classifiers_of_the_same_texts_with_other_labels_are_marked(seqwright: Command, workdir: Path) -> None:
+    rows = (f"{'en' if n % 2 else 'de'},{'low' if n % 3 else 'high'},text {n % 2} of {n % 3}" for n in range(60))
+    (workdir / "tickets.csv").write_text("\n".join(["lang,queue,text", *rows]) + "\n")
+    trained = (("lang", "single", 3), ("queue", "single", 3), ("lang", "multi", 3), ("lang", "single", 2))
+    for name, (column, labels, order) in zip("abcd", trained, strict=True):
+        data = ("--labeled", "tickets.csv", "--columns", f"text=text,label={column}", "--set", f"data.labels={labels}")
+        model = ("--model", "bag", "--set", f"model.order={order}")
+        assert seqwright("train", *data, *model, "--run", f"runs/{name}", "-q").status == 0
+    assert [row["text"] for row in seqwright("runs", "--json").lines] == ["A", "B", "C", "A"]
+
+
 def test_closed_stdout_ends_quietly(workdir: Path, trained: Path) -> None:
     (workdir / "many.txt").write_text(synthetic_text(20_000))
     process = start("tokenize", trained, "many.txt", cwd=workdir)

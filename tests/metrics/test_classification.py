@@ -113,6 +113,21 @@ def test_multilabel_metrics_equal_scikit_learn() -> None:
         assert scored[f"{average}_f1"] == pytest.approx(100 * oracle.f1_score(targets, predicted, average=average))
 
 
+def test_multilabel_metrics_with_unseen_labels_equal_scikit_learn() -> None:
+    """The last two labels are absent from training: never predicted, and given as a column of their number."""
+    oracle = pytest.importorskip("sklearn.metrics", reason="scikit-learn is the oracle")
+    generator = np.random.default_rng(3)
+    targets = generator.random((100, 6)) < 0.3
+    predicted = targets[:, :4] ^ (generator.random((100, 4)) < 0.2)
+    counted = np.column_stack([targets[:, :4], targets[:, 4:].sum(1)]).astype(float)
+    scored = values(list(multilabel_counts(predicted, counted, NAMES[:4], unseen=2)))
+    predicted = np.pad(predicted, [(0, 0), (0, 2)])
+    assert scored["accuracy"] == pytest.approx(100 * oracle.accuracy_score(targets, predicted))
+    for average in ("micro", "macro", "weighted"):
+        expected = oracle.f1_score(targets, predicted, average=average, zero_division=0)
+        assert scored[f"{average}_f1"] == pytest.approx(100 * expected)
+
+
 def test_multilabel_has_no_binary_f1() -> None:
     targets = np.array([[True, False], [True, True]])
     assert set(values(list(multilabel_counts(targets, targets, NAMES[:2])))) == {

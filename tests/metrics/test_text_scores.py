@@ -175,3 +175,13 @@ def test_pairwise_mbr_utilities_equal_sacrebleu() -> None:
     sentence = sacrebleu.sentence_bleu(OUTPUTS[0], [TRUTH[0]], smooth_method="none", use_effective_order=False).score
     assert 100 * pairwise_bleu([OUTPUTS[0], TRUTH[0]])[0, 1] == pytest.approx(sentence)
     assert all(utility(candidates).shape == (len(candidates), len(candidates)) for utility in UTILITIES.values())
+
+
+@pytest.mark.parametrize(("right", "ends"), [(100, (97, 100)), (0, (0, 3))])
+def test_percentages_at_their_ends_have_the_bound_of_the_rule_of_three(right: int, ends: tuple[float, float]) -> None:
+    rows = np.stack([np.arange(100) < right, np.ones(100)], 1).astype(float)
+    counts = [Counts(name="accuracy", rows=rows, formula=percentage, signature="accuracy")]
+    score = scores(counts, resamples=100, seed=1)["accuracy"]
+    assert (score.low, score.high) == ends
+    few = scores([counts[0].select(np.arange(5))], resamples=100, seed=1)["accuracy"]
+    assert (few.low, few.high) == (None, None)

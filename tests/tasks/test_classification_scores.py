@@ -59,6 +59,16 @@ def test_multi_label_scores() -> None:
     assert scores["micro_f1"] == pytest.approx(200 / 3)
 
 
+def test_unseen_labels_of_multi_label_texts_are_false_negatives() -> None:
+    """The second text has only labels that training did not have, and no prediction."""
+    outputs, targets = np.array([[0.9, 0.2], [0.4, 0.1]]), np.array([[1, 0, 0], [0, 0, 2]], np.float32)
+    scores = values(outputs, targets, MULTI)
+    assert (scores["accuracy"], scores["micro_f1"]) == (50, 50)  # 1 true positive, 2 false negatives
+    assert scores["nll"] == pytest.approx(-(log(0.9) + log(0.8) + log(0.6) + log(0.9)) / 4)  # of known labels
+    table = details(outputs, targets, MULTI, ROWS[:2], ClassificationOptions())["per_class"]
+    assert [row["examples"] for row in table] == [1, 0]
+
+
 def test_regression_scores_are_in_the_unit_of_the_labels() -> None:
     scores = values(np.array([[12.0], [8.0]]), np.array([[0.5], [-1]], np.float32), REGRESSION)  # 11 and 8 are true
     assert scores["nll"] == pytest.approx(pi * 0.5**2 / 2)
@@ -190,12 +200,14 @@ def test_calibration_needs_enough_texts_with_a_single_label() -> None:
 def test_scores_are_a_mapping_and_print_their_warnings() -> None:
     table = {"accuracy": 50.0, "scores": {"accuracy": {"value": 50.0, "signature": "accuracy|text:f"}}}
     table |= {"details": {}, "texts": 8, "cut": 2, "unlearned_labels": {"maybe": 3}}
-    scores = ClassificationScores(table, unknown_treatment="counted as wrong", truncation="head")
+    scores = ClassificationScores(table, truncation="head")
     assert scores["accuracy"] == 50.0
     assert dict(scores) == scores.as_json() == table
     _, signature, unknown, truncated = scores.printed("0123456789abcdef")
     assert signature == "text:f|model:01234567"
-    assert unknown == "labels not seen in training, counted as wrong: maybe (3)."
+    assert unknown == "labels not seen in training, counted as wrong: maybe (3). NLL is over the other labels."
+    single = ClassificationScores(table | {"brier": 0.5}, truncation="head")
+    assert "NLL, Brier score and calibration error leave these texts out." in [*single.printed("0" * 16)][2]
     assert truncated == '2 of 8 texts (25.0%) were truncated; data.truncation = "head".'
     assert scores.with_precision("fp32")["scores"]["accuracy"]["signature"] == "accuracy|text:f"
     assert scores.with_precision("bf16")["scores"]["accuracy"]["signature"] == "accuracy|text:f|precision:bf16"

@@ -103,7 +103,8 @@ def command(
                 yield row, dict.fromkeys(added), ""
                 continue
             prediction = next(predictions)
-            text = f"{prediction}\n{prediction.explanation}" if explain else str(prediction)
+            explanations = (prediction.explanations or [prediction.explanation]) if explain else []
+            text = "\n".join(map(str, [prediction, *explanations]))
             yield row, _values(prediction, flat=output.writer.format != "jsonl"), text
 
     output.write(results, source=text_or_file, what="classifying")
@@ -124,20 +125,24 @@ def _values(prediction: Any, *, flat: bool) -> dict[str, Any]:
     if flat:
         joined = ",".join(f"{probability:.6g}" for probability in probabilities)
         label = ",".join(labels) if several else prediction.label
-        return {"label": label, "probability": joined, "explanation": _strongest(prediction.explanation)}
+        return {"label": label, "probability": joined, "explanation": _strongest(prediction)}
     probability = (
         {} if not prediction.probabilities else {"probability": probabilities if several else probabilities[0]}
     )
     full = {"probabilities": prediction.probabilities, "unread": prediction.unread}
     explanation = {} if prediction.explanation is None else {"explanation": asdict(prediction.explanation)}
-    return {"label": prediction.label} | probability | full | explanation
+    of_labels = {"explanations": [asdict(one) for one in prediction.explanations]} if prediction.explanations else {}
+    return {"label": prediction.label} | probability | full | explanation | of_labels
 
 
-def _strongest(explanation: Any) -> str:
-    """The strongest n-grams as one cell."""
-    return (
-        "" if explanation is None else "; ".join(f"{one.text!r} {one.contribution:+.3f}" for one in explanation.ngrams)
-    )
+def _strongest(prediction: Any) -> str:
+    """The strongest n-grams as one cell, after their label where there are several."""
+    if prediction.explanation is None:
+        return ""
+    explanations = prediction.explanations or [prediction.explanation]
+    cells = ["; ".join(f"{ngram.text!r} {ngram.contribution:+.3f}" for ngram in one.ngrams) for one in explanations]
+    named = [f"{one.label}: {cell}" for one, cell in zip(explanations, cells, strict=True)]
+    return " | ".join(named) if len(named) > 1 else cells[0]
 
 
 def _classify_images(opened: Any, files: Sequence[str], options: dict[str, Any], as_json: bool) -> None:

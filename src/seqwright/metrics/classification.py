@@ -30,17 +30,22 @@ def class_counts(predicted: Ints, targets: Ints, classes: Sequence[str], *, unse
     yield Counts(name="matthews", rows=rows, formula=matthews, signature=_signature("matthews", targets, classes))
 
 
-def multilabel_counts(predicted: Flags, targets: Flags, labels: Sequence[str]) -> Iterator[Counts]:
-    """Multi-label metrics of indicator matrices (N, C): subset accuracy, micro, macro and weighted F1."""
+def multilabel_counts(
+    predicted: Flags, targets: Flags | Floats, labels: Sequence[str], *, unseen: int = 1
+) -> Iterator[Counts]:
+    """Multi-label metrics of indicator matrices (N, C): subset accuracy, micro, macro and weighted F1. One more column
+    of targets is the number of labels absent from training, which are never predicted; macro F1 is over all `unseen` of
+    them."""
+    predicted = np.pad(predicted, [(0, 0), (0, targets.shape[1] - predicted.shape[1])])
     accuracy = np.stack([(predicted == targets).all(1), np.ones(len(targets))], 1).astype(np.float64)
     yield Counts(name="accuracy", rows=accuracy, formula=percentage, signature=_signature("accuracy", targets, labels))
     rows = _outcomes(predicted, targets)
     yield Counts(name="micro_f1", rows=rows, formula=micro_f1, signature=_signature("micro_f1", targets, labels))
-    yield from _f1_counts(predicted, targets, labels, binary=False)
+    yield from _f1_counts(predicted, targets, labels, binary=False, unseen=unseen)
 
 
 def _f1_counts(
-    predicted: Flags, targets: Flags, classes: Sequence[str], *, binary: bool = True, unseen: int = 1
+    predicted: Flags, targets: Flags | Floats, classes: Sequence[str], *, binary: bool = True, unseen: int = 1
 ) -> Iterator[Counts]:
     rows = _outcomes(predicted, targets)
     if binary and len(classes) == 2:
@@ -61,9 +66,9 @@ def _f1_counts(
     yield Counts(name="weighted_f1", rows=rows, formula=weighted_f1, signature=facts)
 
 
-def _outcomes(predicted: Flags, targets: Flags) -> Floats:
-    """(N, 3 C): true positives, predictions and targets of each class, as 0 or 1 for each example."""
-    return np.concatenate([predicted & targets, predicted, targets], 1).astype(np.float64)
+def _outcomes(predicted: Flags, targets: Flags | Floats) -> Floats:
+    """(N, 3 C): true positives, predictions and targets of each class, for each example."""
+    return np.concatenate([predicted & (targets > 0), predicted, targets], 1).astype(np.float64)
 
 
 def _one_hot(classes: Ints, count: int) -> Flags:

@@ -66,6 +66,9 @@ def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, 
         for metric, (low, high) in zip(group, intervals, strict=True):
             if metric.biased and low is not None and high is not None:
                 low, high = _basic_interval(metric.value, low, high)
+            elif metric.formula is percentage and low is not None and low == high and low in (0.0, 100.0):
+                # A bootstrap of equal examples has no width: rule of three (Hanley & Lippman-Hand 1983).
+                low, high = max(0.0, low - 300 / examples), min(100.0, low + 300 / examples)
             by_name[metric.name] = Score(value=metric.value, low=low, high=high, signature=metric.signature)
     return {metric.name: by_name[metric.name] for metric in metrics}
 

@@ -18,7 +18,7 @@ class Score:
 
     value: float
     low: float | None = None
-    """Ends of the 95 % percentile bootstrap interval; None with too few units."""
+    """Ends of the 95 % percentile bootstrap interval, for 0 and 100 % by the rule of three; None with too few units."""
     high: float | None = None
     signature: str = ""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from seqwright.core.config import UserError, did_you_mean
+from seqwright.core.storage import read_json
 from seqwright.data.files import as_list
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.facts import data_name, headline_score, scored_tokenizer, steps_not_taken, tokenizer_name
@@ -37,7 +38,8 @@ READING = ("columns", "separator", "bad_rows")
 def listing(folder: str | Path, *, sort: SortKey = "name") -> list[dict[str, Any]]:
     """A row for each run, damaged and unfinished ones too; of "score", runs of one score are together, best first.
 
-    "text" is a letter for the held-out data of the score: scores of different texts do not compare.
+    "text" is a letter for the held-out data of the score: scores of different texts, or of classifiers with different
+    labels, do not compare.
     """
     root = Path(folder)
     runs = [root] if is_run(root) else find_runs(root, depth=MAX_DEPTH)
@@ -111,12 +113,21 @@ def _row(path: Path) -> dict[str, Any]:
         row |= {"score_name": score.name, "score": score.value, "higher": score.higher}
         row["tokenizer"] = scored_tokenizer(score.signature) or row["tokenizer"]
         hash = re.search(r"\|(text|ids|pixels):[0-9a-f]+", score.signature)
-        row["text"] = (_held_out(recipe, summary), hash[0] if hash else "")
+        classes = _classes(run, recipe)
+        row["text"] = (_held_out(recipe, summary) + classes, hash[0] + classes if hash else "")
     # What is made of other runs has no scores but those of the texts that set its weights.
     state, tuned = ("finished, as tuned", summary["tuned"]) if "tuned" in summary else ("finished", {})
     if longer := steps_not_taken(recipe, summary):
         state = "{:,} of {:,} steps".format(*longer)
     return row | {"state": state} | {key: summary.get(key, tuned.get(key)) for key in REACHED}
+
+
+def _classes(run: RunDirectory, recipe: Mapping[str, Any]) -> str:
+    """The kind and the names of the labels of a text classifier: the hash in its signatures is of texts alone."""
+    if recipe.get("data", {}).get("kind") != "labeled" or not run.labels_path.exists():
+        return ""
+    labels = read_json(run.labels_path)
+    return f" {labels['kind']} {labels['names']}"
 
 
 def _held_out(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> str:

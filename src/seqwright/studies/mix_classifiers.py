@@ -133,7 +133,10 @@ def _check_compatible(one: Any, other: Any) -> None:
             raise UserError(f"{run.path} is not a single-label classifier, or is a mixture itself; mix its parts.")
     if one.labels != other.labels:
         raise UserError(
-            f"{one.path} has the classes {', '.join(one.labels.names[:5])} and {other.path}"
-            f" {', '.join(other.labels.names[:5])}: only the same classes can be averaged; train both on the same"
-            " labels."
+            f"{one.path} has the classes {_first_classes(one)} and {other.path} {_first_classes(other)}:"
+            " only the same classes can be averaged; train both on the same labels."
         )
+
+
+def _first_classes(run: Any) -> str:
+    return ", ".join(name or repr("") for name in run.labels.names[:5])  # an empty label is a class, too

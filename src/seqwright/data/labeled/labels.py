@@ -92,7 +92,8 @@ class Labels:
         return OutputSpec(kind=kinds[self.kind], count=1 if self.kind == "regression" else len(self.names))
 
     def targets(self, rows: Sequence[Row], unknown: Unknown = "refuse") -> NDArray[Any]:
-        """Class ids (N,), a multi-hot matrix (N, C), or standardized values (N, 1); unknown classes are IGNORE."""
+        """Class ids (N,), a multi-hot matrix (N, C), or standardized values (N, 1). Unknown classes are IGNORE; unknown
+        labels of multi-label rows are one more column, their number in each row."""
         if self.kind == "regression":
             return np.array([[(label_value(row) - self.mean) / self.deviation] for row in rows], np.float32)
         self._check(rows, unknown)
@@ -102,12 +103,8 @@ class Labels:
         targets = np.zeros((len(rows), len(self.names)), np.float32)
         for n, row in enumerate(rows):
             targets[n, [ids[name] for name in split_labels(row.label) if name in ids]] = 1
-        return targets
-
-    @property
-    def unknown_treatment(self) -> str:
-        """How evaluation treats labels that are not in training, for messages."""
-        return "ignored" if self.kind == "multi" else "counted as wrong"
+        unlearned = np.array([len({*split_labels(row.label)} - ids.keys()) for row in rows], np.float32)
+        return np.column_stack([targets, unlearned]) if unlearned.any() else targets
 
     def unknown_counts(self, rows: Sequence[Row]) -> dict[str, int]:
         """Labels that are not in training, with their number of rows, by decreasing frequency."""
@@ -129,8 +126,8 @@ class Labels:
         row, name = labels[0]
         raise UserError(
             f"{row.place}: the label {name!r} was not in training.{did_you_mean(name, self.names)} Of {len(rows):,}"
-            f" rows, {count:,} have unknown labels: correct them, name the right columns in data.columns, or count such"
-            ' texts as wrong with evaluation.unknown = "wrong".'
+            f" rows, {count:,} have unknown labels: correct them, name the right columns with --columns"
+            " label=NAME,text=NAME, or count such texts as wrong with --set evaluation.unknown=wrong."
         )
 
 

@@ -46,6 +46,12 @@ def check_runs(paths: Sequence[Path], on: str | Sequence[str] | None) -> None:
                 f"{paths[0]} was trained on data of the kind '{kinds[0]}' and {path} on '{kinds[1]}', so no score is"
                 " of both; compare runs of one task."
             )
+        labels = [table.get("labels", "single") for table in (tables[0], data)]
+        if kinds[0] == "labeled" and labels[0] != labels[1]:
+            raise UserError(
+                f"{paths[0]} was trained on labels of the type '{labels[0]}' and {path} on '{labels[1]}' (data.labels),"
+                " and scores of the same name are defined differently there; compare runs of one type."
+            )
     if not on:
         _check_refitted(dict(zip(paths, recipes, strict=True)))
         _check_held_out(dict(zip(paths, tables, strict=True)))

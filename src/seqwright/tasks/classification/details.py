@@ -38,7 +38,8 @@ def details(
     if labels.kind == "regression":
         return {}
     if labels.kind == "multi":
-        return {"per_class": per_class(outputs >= options.threshold, targets > 0, labels.names)}
+        true = targets[:, : len(labels.names)] > 0
+        return {"per_class": per_class(outputs >= options.threshold, true, labels.names)}
     known = targets != IGNORE
     predicted, classes = outputs.argmax(1), np.arange(len(labels.names))
     return {

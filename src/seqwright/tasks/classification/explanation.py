@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import log
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -64,7 +65,7 @@ class Explanation:
     """A score as a sum: bias + contributions of the strongest n-grams + those of all others."""
 
     label: str
-    """The predicted class; the most probable label of several."""
+    """The predicted class, or a label of several."""
     against: str | None
     """The second most probable class; None where labels are no alternatives."""
     score: float
@@ -91,9 +92,15 @@ def explains(predictor: Predictor) -> bool:
 
 
 def explain(
-    predictor: Predictor, encoded: Sequence[EncodedTexts], *, temperature: float | None, shown: int = SHOWN
-) -> Iterator[Explanation]:
-    """The explanation of the prediction for each text that `predictor.encode` made."""
+    predictor: Predictor,
+    encoded: Sequence[EncodedTexts],
+    *,
+    temperature: float | None,
+    threshold: float = 0.5,
+    shown: int = SHOWN,
+) -> Iterator[tuple[Explanation, ...]]:
+    """The explanation of the prediction for each text that `predictor.encode` made. In multi-label data: of the most
+    probable label, then of each other one whose probability is at least `threshold`."""
     if not explains(predictor):
         raise UserError(
             "only a bag of n-grams (model.kind = bag, without data.truncation = windows) explains its labels; train one"
@@ -107,7 +114,12 @@ def explain(
         segments = np.zeros(length, np.int8) if sources.segments is None else sources.segments[row]
         words = None if sources.words is None else sources.words[row]
         names = _named(one, sources.ids[row], words, segments, member.tokenizer)
-        yield _explanation(one, names, predictor.labels, temperature or 1.0, shown)
+        labels, totals = predictor.labels, one.logits.numpy().sum(0) + one.bias.numpy()
+        first, *rest = np.argsort(-totals, kind="stable").tolist()
+        several = labels.kind == "multi"
+        predicted = [first, *(n for n in rest if several and totals[n] >= log(threshold / (1 - threshold)))]
+        against = rest[0] if labels.kind == "single" else None
+        yield tuple(_explanation(one, names, labels, n, against, temperature or 1.0, shown) for n in predicted)
 
 
 def _named(
@@ -137,20 +149,22 @@ def _named(
 
 
 def _explanation(
-    one: TextContributions, names: Sequence[tuple[str, str, int]], labels: Labels, temperature: float, shown: int
+    one: TextContributions,
+    names: Sequence[tuple[str, str, int]],
+    labels: Labels,
+    label: int,
+    against: int | None,
+    temperature: float,
+    shown: int,
 ) -> Explanation:
     logits, bias = one.logits.numpy(), one.bias.numpy()
-    totals = logits.sum(0) + bias
-    first, *rest = np.argsort(-totals, kind="stable").tolist()
-    against: int | None = None
     if labels.kind == "regression":
         contributions, offset = logits[:, 0] * labels.deviation, bias[0] * labels.deviation + labels.mean
-    elif labels.kind == "multi":
-        contributions, offset = logits[:, first], bias[first]
+    elif against is None:
+        contributions, offset = logits[:, label], bias[label]
     else:
-        against = rest[0]
-        contributions = (logits[:, first] - logits[:, against]) / temperature
-        offset = (bias[first] - bias[against]) / temperature
+        contributions = (logits[:, label] - logits[:, against]) / temperature
+        offset = (bias[label] - bias[against]) / temperature
     sums: defaultdict[tuple[str, str, int], float] = defaultdict(float)
     for name, contribution in zip(names, contributions.tolist(), strict=True):
         sums[name] += contribution
@@ -158,7 +172,7 @@ def _explanation(
     ngrams = tuple(NGram(text, unit, sums[text, unit, segment]) for text, unit, segment in strongest)
     total = float(contributions.sum())
     return Explanation(
-        label="value" if labels.kind == "regression" else labels.names[first],
+        label="value" if labels.kind == "regression" else labels.names[label],
         against=None if against is None else labels.names[against],
         score=total + float(offset),
         bias=float(offset),

@@ -37,7 +37,9 @@ class ClassifiedText(NotebookTable):
     unread: int
     """Tokens lost to truncation."""
     explanation: Explanation | None = None
-    """The n-grams that contribute most, if requested."""
+    """The n-grams that contribute most, if requested; of several labels those of the most probable."""
+    explanations: tuple[Explanation, ...] = ()
+    """In multi-label data, one of each predicted label, the most probable first."""
 
     @property
     def probability(self) -> float | None:
@@ -71,9 +73,17 @@ def classify(
         predictions = predictor(encoded)
         outputs = scaled_outputs(predictions.outputs, labels, options)
         none = itertools.repeat(None, len(chunk))
-        explanations = explanations_of(predictor, encoded, temperature=options.temperature) if explain else none
-        for text, row, lost, explanation in zip(chunk, outputs, predictions.lost, explanations, strict=True):
-            yield replace(_classified(text, row.tolist(), labels, options, int(lost)), explanation=explanation)
+        temperature, threshold = options.temperature, options.threshold
+        reasons = explanations_of(predictor, encoded, temperature=temperature, threshold=threshold) if explain else none
+        for text, row, lost, explained in zip(chunk, outputs, predictions.lost, reasons, strict=True):
+            classified = _classified(text, row.tolist(), labels, options, int(lost))
+            yield _explained(classified, explained) if explained else classified
+
+
+def _explained(classified: ClassifiedText, explained: tuple[Explanation, ...]) -> ClassifiedText:
+    label = classified.label
+    of_labels = tuple(one for one in explained if one.label in label) if isinstance(label, list) else ()
+    return replace(classified, explanation=explained[0], explanations=of_labels)
 
 
 def _classified(

@@ -30,8 +30,8 @@ MIN_PROBABILITY = 1e-15
 class ClassificationEvaluationConfig:
     unknown: Unknown = "few"
     """What to do with texts whose label is unknown: count them as wrong unless they are more than half (few), count
-    them as wrong however many they are (wrong), or refuse the file and name the line (refuse). Unknown labels of
-    multi-label texts are ignored."""
+    them as wrong however many they are (wrong), or refuse the file and name the line (refuse). In multi-label data
+    each unknown label is a false negative."""
     resamples: int = 1000
     """Bootstrap resamples for confidence intervals; 0 for none."""
     seed: int = 1
@@ -59,14 +59,16 @@ class ClassificationOptions:
 class ClassificationScores(Scores):
     """Scores with tables of classes and errors, and warnings about unknown labels and truncation."""
 
-    def __init__(self, table: Mapping[str, Any], *, unknown_treatment: str, truncation: str):
+    def __init__(self, table: Mapping[str, Any], *, truncation: str):
         super().__init__(table)
-        self.unknown_treatment, self.truncation = unknown_treatment, truncation
+        self.truncation = truncation
 
     def details(self) -> Iterator[str | Table]:
         yield from class_report(self["details"])
         if unknown := self.get("unlearned_labels"):
-            yield unseen_note("labels", unknown, self.unknown_treatment)
+            single = "brier" in self
+            left_out = "NLL, Brier score and calibration error leave these texts out."
+            yield unseen_note("labels", unknown) + f" {left_out if single else 'NLL is over the other labels.'}"
         if cut := self.get("cut"):
             share = cut / self["texts"]
             yield (
@@ -75,10 +77,10 @@ class ClassificationScores(Scores):
             )
 
 
-def unseen_note(what: str, counts: Mapping[str, int], treatment: str) -> str:
+def unseen_note(what: str, counts: Mapping[str, int]) -> str:
     """Labels or tags that were not in training, with their frequencies."""
     names = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
-    return f"{what} not seen in training, {treatment}: {names}."
+    return f"{what} not seen in training, counted as wrong: {names}."
 
 
 def classification_counts(
@@ -127,12 +129,12 @@ def _class_counts(
 def _multilabel_counts(
     outputs: Floats, targets: NDArray[Any], labels: Labels, options: ClassificationOptions, unseen: int
 ) -> Iterator[Counts]:
-    true = targets > 0
+    true = targets[:, : outputs.shape[1]] > 0  # labels absent from training have no probability
     log_probs = log_probs_of(np.where(true, outputs, 1 - outputs))
     rows = np.stack([-log_probs.sum(1), np.full(len(outputs), float(outputs.shape[1]))], 1)
     facts = signature("nll", examples=len(outputs), classes=outputs.shape[1])
     yield Counts(name="nll", rows=rows, formula=mean, signature=facts, better=-1)
-    yield from multilabel_counts(outputs >= options.threshold, true, labels.names)
+    yield from multilabel_counts(outputs >= options.threshold, targets, labels.names, unseen=unseen)
 
 
 def _regression_counts(

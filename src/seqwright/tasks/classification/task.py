@@ -108,7 +108,7 @@ class ClassificationTask:
                 note(f"{leaked:,} of {len(valid.rows):,} validation texts are training texts, too.")
             if unknown := self.labels.unknown_counts(valid.rows):
                 names = ", ".join(unknown)
-                note(f"validation labels that training does not have, {self.labels.unknown_treatment}: {names}.")
+                note(f"validation labels that training does not have, counted as wrong: {names}.")
         for name, texts in (("training", self.train_texts), ("validation", self.valid_texts)):
             if texts is not None and texts.unknown:
                 note(f"{texts.unknown:,} of {len(texts.ids):,} {name} tokens are <unk>.")
@@ -361,9 +361,7 @@ def evaluate(
         table |= calibration(predictions.outputs, targets, labels)
     else:
         table |= {"texts": len(rows), "cut": predictions.truncated, "unlearned_labels": labels.unknown_counts(rows)}
-    scores = ClassificationScores(
-        table, unknown_treatment=labels.unknown_treatment, truncation=settings.data.truncation
-    )
+    scores = ClassificationScores(table, truncation=settings.data.truncation)
     return scores.with_examples(lambda: labeled_examples(predictions.outputs, targets, labels, rows, settings.decoding))
 
 
@@ -376,7 +374,7 @@ def _explain_errors(
     """Adds to each misclassified text (by its place) why it has its label."""
     encoded = predictor.encode([texts[error["place"]] for error in errors])
     explanations = explanations_of(predictor, encoded, temperature=temperature) if errors else ()
-    for error, explanation in zip(errors, explanations, strict=True):
+    for error, (explanation,) in zip(errors, explanations, strict=True):
         error["explanation"] = asdict(explanation)
 
 

@@ -58,7 +58,7 @@ class TaggingScores(Scores):
         if "per_span" in self["details"]:
             yield spans_table(self["details"]["per_span"])
         if self["unlearned_tags"]:
-            yield unseen_note("tags", self["unlearned_tags"], "counted as wrong")
+            yield unseen_note("tags", self["unlearned_tags"])
 
 
 @dataclass(frozen=True, kw_only=True)
