@@ -39,6 +39,7 @@ SHARED = ("recipe", *DATA, "valid", "base")
 @click.option(
     "--halving", is_flag=True, help="Successive halving: the best third are trained again with three times the steps."
 )
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N", help="Time budget of each run.")
 @on_files("Test data, read once, by the chosen setting alone.")
 @click.option("--run", "folder", type=click.Path(), help="Folder of the runs. Default: runs/NAME-sweep.")
 @click.option("--quiet", "-q", is_flag=True, help="Hide progress.")
@@ -50,6 +51,7 @@ def command(
     seeds: int,
     count: int | None,
     halving: bool,
+    minutes: float | None,
     on: tuple[str, ...],
     folder: str | None,
     quiet: bool,
@@ -77,7 +79,11 @@ def command(
         result = sweep(
             **files,
             columns=columns,
-            set=[*overrides, *["data.bad_rows=skip"] * skip_bad_rows],
+            set=[
+                *overrides,
+                *([] if minutes is None else [f"training.minutes={minutes}"]),
+                *["data.bad_rows=skip"] * skip_bad_rows,
+            ],
             seeds=seeds,
             random=count,
             halving=halving,

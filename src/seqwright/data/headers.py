@@ -15,6 +15,8 @@ TEXT_NAMES = (
     *("comment", "body", "description", "title", "headline", "phrase", "input"),
 )
 """Header names of label and text columns; the first of each takes precedence over all others."""
+PROPERTY_NAMES = ("language", "lang", "domain")
+"""Label names that tables with other columns usually have for something else."""
 SOURCE_NAMES = ("source", "src", "text", "sentence", "input", "question", "query", "content")
 TARGET_NAMES = ("target", "tgt", "translation", "output", "answer", "summary", "reference", "reply")
 """The same of the columns of a pair."""

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from seqwright.core.config import UserError
 from seqwright.data.files import plain_suffix
-from seqwright.data.headers import LABEL_NAMES, SAMPLE_ROWS, TEXT_NAMES, is_header, match_name, refuse_repeated
+from seqwright.data.headers import (
+    LABEL_NAMES,
+    PROPERTY_NAMES,
+    SAMPLE_ROWS,
+    TEXT_NAMES,
+    is_header,
+    match_name,
+    refuse_repeated,
+)
 from seqwright.data.records import (
     DELIMITER_NAMES,
     DELIMITERS,
@@ -90,6 +98,8 @@ def infer_format(text: str, path: Path) -> Layout:
 def _by_name(names: Sequence[str]) -> tuple[str, ...]:
     """Label and text column by header name; of two columns, one name implies the other. Empty where it is ambiguous."""
     label, text = (match_name(names, known) for known in (LABEL_NAMES, TEXT_NAMES))
+    if len(names) > 2 and label is not None and label.strip().lower() in PROPERTY_NAMES:
+        return ()
     if len(names) == 2 and (label is None) != (text is None):
         return (label, *(set(names) - {label})) if label is not None else (*(set(names) - {text}), str(text))
     return (label, text) if label is not None and text is not None else ()
