@@ -113,6 +113,23 @@ def test_finished_run_resumes_with_more_steps(seqwright: Command, run_copy: Path
     assert seqwright("train", "--run", "run", "--json").json["already"]
 
 
+def test_a_longer_training_that_was_stopped_has_a_warning_where_it_is_opened(
+    seqwright: Command, workdir: Path, run_copy: Path
+) -> None:
+    longer = ["--set", "training.steps=1000000", "--set", "training.evaluate_every=0"]
+    process = start("train", "--run", "run", *longer, cwd=workdir)
+    wait_until(lambda: bool(records(run_copy, "resume")), process)
+    process.send_signal(signal.SIGINT)
+    assert finish(process).status == 130
+    warning = "the weights of run are of 6 steps: the 1,000,000 of its recipe are not taken yet;"
+    for arguments in (["generate", "run", "the", "--max-tokens", "3"], ["evaluate", "run"]):
+        result = seqwright(*arguments)
+        assert result.status == 0
+        assert f"{warning} `seqwright train --run run` goes on.\n" in result.err
+    with pytest.warns(sw.SeqwrightWarning, match=warning):
+        sw.open("run")
+
+
 def test_resume_rejects_another_recipe_with_the_differences(seqwright: Command, run_copy: Path, trained: Path) -> None:
     text = str(trained.parent / "text.txt")
     result = seqwright("train", "--text", text, *TINY_GPT, "--run", "run", "--set", "training.learning_rate=0.5")
@@ -123,8 +140,14 @@ def test_resume_rejects_another_recipe_with_the_differences(seqwright: Command, 
     assert f"in another folder: {again}, or go on with the old settings: `seqwright train --run run`." in result.err
     (run_copy.parent / "other.txt").write_text("another text\n" * 40)
     result = seqwright("train", "--text", "other.txt", *TINY_GPT, "--run", "run", "--set", "model.dropout=0.5")
+    heading, first, *_ = result.err.splitlines()
+    assert heading == "error: run was begun with another recipe:"
+    assert first.startswith("  data.train was [")
+    assert first.endswith(f", now ['{run_copy.parent}/other.txt']")
+    assert "run/recipe.toml" not in result.err  # which would train the old text
     assert "or begin with the weights of the old one: --from run --run run-2" in result.err
     result = seqwright("train", "--text", "other.txt", "--model", "ngram", "--run", "run")
+    assert result.err.splitlines()[1].startswith("  data.train was [")
     assert "model.kind was 'gpt', now 'ngram'" in result.err
     assert "not set" not in result.err
     assert " more keys\n" in result.err
@@ -184,13 +207,39 @@ def test_counted_run_takes_moved_data_of_the_same_hash_alone(
     assert result.status == 2
     (workdir / "other.txt").write_text(synthetic_text(60, seed=1))
     result = seqwright("train", "--text", "other.txt", "--model", "ngram", *keys, "--run", "run")
-    assert "its hash is another" in result.err
+    assert result.err.splitlines()[0] == "error: run was begun with another recipe:"  # before anything is read
+    assert f"data.train was ['{workdir}/text.txt'], now ['{workdir}/other.txt']" in result.err
+    assert "Give the new one another folder: --run run-2, or go on with the old settings" in result.err
     assert "--from" not in result.err
+    notes = RunDirectory.open("run").notes()
+    (workdir / "text.txt").rename(workdir / "kept.txt")
+    result = seqwright("train", "--run", "run", "--set", "data.train=other.txt")
+    assert "its hash is another" in result.err
+    assert "no score of its own" not in result.err
+    assert RunDirectory.open("run").notes() == notes
+    (workdir / "kept.txt").rename(workdir / "text.txt")
     assert RunDirectory.open("run").recipe()["data"]["train"] == [str(workdir / "text.txt")]
     (workdir / "text.txt").rename(workdir / "moved.txt")
     assert "data.train=NEW/text.txt" in seqwright("where", "run", "a b").err
     assert seqwright("train", "--run", "run", "--set", "data.train=moved.txt", "--json").json["already"]
     assert seqwright("where", "run", "a b").status == 0
+
+
+def test_the_command_that_started_a_run_says_how_to_resume_it_with_moved_data(
+    seqwright: Command, workdir: Path
+) -> None:
+    first = ["train", "--text", "text.txt", *TINY_GPT, "--run", "run"]
+    assert seqwright(*first).status == 0
+    (workdir / "text.txt").rename(workdir / "moved.txt")
+    again = "If it was moved to a folder NEW, say so: `seqwright train --run run --set data.train=NEW/text.txt`."
+    result = seqwright(*first)
+    assert result.status == 2
+    assert result.err.startswith("error: no file text.txt")
+    assert again in result.err
+    with pytest.raises(sw.UserError, match=re.escape(again)):
+        sw.train(text="text.txt", run="run")
+    assert "NEW" not in seqwright("train", "--text", "txet.txt", "--run", "run").err
+    assert "NEW" not in seqwright("train", "--text", "text.txt", "--run", "other").err
 
 
 def test_a_moved_side_of_pairs_is_named_among_both(seqwright: Command, workdir: Path) -> None:

@@ -58,6 +58,23 @@ def existing_files(context: click.Context, parameter: click.Parameter, value: Pa
     return value
 
 
+def training_files(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """click callback: `existing_files` of a training; the error names how to resume a run whose files were moved."""
+    from seqwright.data.files import MissingFileError
+    from seqwright.runs.finding import is_run
+
+    try:
+        return existing_files(context, parameter, value)
+    except MissingFileError:
+        run = context.params.get("run")
+        if run is None or not is_run(Path(run)):
+            raise
+        from seqwright.pipeline.wanted import hinted_files
+
+        with hinted_files(run, value):
+            raise
+
+
 def existing_inputs(context: click.Context, parameter: click.Parameter, value: Paths) -> Paths:
     """click callback: texts, or names of files that exist; or a folder, of images."""
     for text in _each(value):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seqwright.commands.checks import check_overrides, existing_files, existing_run
+from seqwright.commands.checks import check_overrides, existing_run, training_files
 from seqwright.commands.common import (
     ARGUMENTS,
     COLUMNS,
@@ -39,63 +39,63 @@ KINDS = (
     "-t",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Plain text to train a language model on, instead of a recipe; may be repeated.",
 )
 @click.option(
     "--pairs",
     multiple=True,
     metavar="SOURCE TARGET",
-    callback=existing_files,
+    callback=training_files,
     help="Parallel corpus: source and target, line by line, or one .tsv or .jsonl file.",
 )
 @click.option(
     "--valid",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Validation data. Default: a held-out split.",
 )
 @click.option(
     "--chat",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Conversations as JSON lines, for an assistant.",
 )
 @click.option(
     "--labeled",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Labeled texts for a classifier: `label TAB text` per line.",
 )
 @click.option(
     "--masked",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Plain text to train a masked language model on.",
 )
 @click.option(
     "--tagged",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Tagged words for a tagger: `token TAB tag` per line, a blank line after a sentence.",
 )
 @click.option(
     "--images",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Labeled images: one folder per class, .npz, or IDX (images, then labels).",
 )
 @click.option(
     "--captions",
     multiple=True,
     metavar="FILE",
-    callback=existing_files,
+    callback=training_files,
     help="Images with captions: an .npz file with both.",
 )
 @click.option(
@@ -112,7 +112,11 @@ KINDS = (
     help=f"Short for --set model.kind=KIND: {KINDS}.",
 )
 @click.option(
-    "--run", "run", type=click.Path(), help="Folder of the run. Default: runs/NAME. Given alone: resume that run."
+    "--run",
+    "run",
+    type=click.Path(),
+    is_eager=True,  # files that are missing may be those of the run
+    help="Folder of the run. Default: runs/NAME. Given alone: resume that run.",
 )
 @click.option(
     "--minutes",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +58,27 @@ def note_changed_files(wanted: Recipe, directory: RunDirectory, progress: Progre
                     f"{changed[0]}{more} was modified after {directory.path} was finished, whose scores are of the file"
                     " as it was; give a new folder with --run to train on it as it is now."
                 )
+
+
+def replaced_files(wanted: Recipe, before: Recipe, directory: RunDirectory) -> list[str]:
+    """Keys of data files that are not those of a run, seen before they are read: those of the run are still there,
+    unmodified since it was begun, and have other bytes. The same data may have another name."""
+    begun = directory.environment_path.stat().st_mtime
+    keys = set(wanted.data.files) & set(before.data.files)
+    return [
+        f"data.{key}" for key in sorted(keys) if _differ(getattr(before.data, key), getattr(wanted.data, key), begun)
+    ]
+
+
+def _differ(before: Any, now: Any, begun: float) -> bool:
+    """Whether files hold other bytes than earlier ones; False where one of these is missing or was modified since."""
+    named = [[_files_of(name) for name in as_list(names)] for names in (before, now)]
+    if before == now or not all(files and all(files) for files in named):
+        return False
+    old, new = ([*chain.from_iterable(files)] for files in named)
+    if any(file.stat().st_mtime > begun for file in old):
+        return False
+    return len(old) != len(new) or not all(map(partial(filecmp.cmp, shallow=False), old, new))
 
 
 def _files_of(name: str) -> list[Path]:

@@ -364,12 +364,14 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def check_same(old: Recipe, new: Recipe, where: Path, *, moved: Collection[str] = ()) -> None:
     """Raises where a run would be resumed under another recipe, except for keys that do not change what is learned, and
     for those in `moved`: file names and how they are parsed, since what is read is compared later."""
+    files = {f"data.{key}" for key in new.data.files}
     changed = [
         d
         for d in differences(old.table(), new.table())
-        if d[0] not in {*MAY_CHANGE, *moved} and not d[0].startswith(("evaluation.", "decoding."))
+        if d[0] not in {*MAY_CHANGE, *moved} - files and not d[0].startswith(("evaluation.", "decoding."))
     ]
-    if changed:
+    if any(key not in moved for key, *_ in changed):
+        changed.sort(key=lambda d: d[0] not in files)  # other data first: defaults such as tokenizer.size follow them
         # Under another kind of data or model, keys that only one of them has say nothing.
         kinds = {"data.kind", "model.kind"} & {key for key, *_ in changed}
         shown = [d for d in changed if not kinds or (d[1] is not None and d[2] is not None)]

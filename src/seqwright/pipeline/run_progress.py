@@ -15,8 +15,10 @@ UNITS = {"labeled": "labels", "tagged": "words", "images": "targets"}
 class RunProgress(Progress):
     """Progress of a session at a run: notes are also recorded in its log, each once however often it is resumed."""
 
-    def __init__(self, directory: RunDirectory, progress: Progress):
+    def __init__(self, directory: RunDirectory, progress: Progress, *, notes: bool = True):
         self.directory, self.progress = directory, progress
+        self.notes = notes
+        """Without, notes are dropped: data of a finished run are only compared, and its training noted them."""
         self.recorded = set(directory.notes())
         self.held: list[str] | None = []
         """Notes on data that may still be refused; None once it is accepted."""
@@ -24,6 +26,8 @@ class RunProgress(Progress):
         progress.unit = UNITS.get(directory.recipe().get("data", {}).get("kind"), Progress.unit)
 
     def note(self, text: str) -> None:
+        if not self.notes:
+            return
         self.progress.note(text)
         if self.held is not None:
             self.held.append(text)

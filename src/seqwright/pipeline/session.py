@@ -81,7 +81,7 @@ class TrainingSession:
         machine.device(self.recipe.training.device)  # refuses a missing one before the data is read
         if not self.directory.learned:
             self.directory.clear()
-        self.recorded = RunProgress(self.directory, self.progress)
+        self.recorded = RunProgress(self.directory, self.progress, notes=not already)
         self.task = self._read_data(counting.fitted_on(self.recipe) if already else self.recipe)
         checkpoint = self.directory.checkpoints.latest()
         self._refuse_other_data(checkpoint)

@@ -23,7 +23,7 @@ from seqwright.core.storage import write_text
 from seqwright.pipeline import recipe
 from seqwright.pipeline.budget import with_decisions
 from seqwright.pipeline.fitting import with_shortened_fit
-from seqwright.pipeline.outcome import TrainingOutcome
+from seqwright.pipeline.outcome import TrainingOutcome, replaced_files
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.scaling import refuse_idle_offload, refuse_ranks
 from seqwright.pipeline.session import TrainingSession
@@ -68,7 +68,8 @@ def _lead(wanted: Recipe, path: Path, progress: Progress, ranks: Ranks) -> Train
         before = recipe.make(directory.recipe(), origin=str(directory.recipe_path), settled=True)
         # What is read is compared where it is on record: the same columns may be found or named.
         on_record = directory.checkpoints.steps() or (directory.finished and "corpus" in directory.summary())
-        files = [f"data.{key}" for key in wanted.data.files] if on_record else []
+        files = {f"data.{key}" for key in wanted.data.files} if on_record else set()
+        files -= set(replaced_files(wanted, before, directory))
         wanted = with_shortened_fit(wanted, before, progress)
         recipe.check_same(before, wanted, path, moved=[*files, *(recipe.READING if on_record else ())])
         moved = before.data != wanted.data

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from seqwright.core.config import UserError, parse_override
 from seqwright.data.column_roles import Columns, columns_override
-from seqwright.data.files import as_list
+from seqwright.data.files import MissingFileError, as_list
 from seqwright.pipeline import recipe as recipes
 from seqwright.pipeline.defaults import DEFAULT_MINUTES, DEFAULT_RECIPES, default_recipe, fine_tuned, kinds_of
 from seqwright.pipeline.recipe import Recipe
 from seqwright.pipeline.trust import refuse_untrusted
 from seqwright.runs.directory import RunDirectory
+from seqwright.runs.facts import moved_files_of
 from seqwright.runs.finding import RUNS, is_run
 
 Files = str | Sequence[str]
@@ -60,18 +62,19 @@ def wanted_recipe(
         initial = [f'model.from="{Path(base).resolve()}"'] if base else []
         return recipes.load(recipe, [*initial, *overrides], train=names, valid=as_list(valid))
     if names:
-        keys = dict(map(parse_override, overrides))
-        before = None if base is None else RunDirectory.open(base).recipe()
-        kinds = {} if before is None else kinds_of(before, kind)
-        overridden = {"kind": keys.get("model.kind"), "tokenizer": keys.get("tokenizer.kind")}
-        kinds |= {key: str(value) for key, value in overridden.items() if value is not None}
-        budget = keys.get("training.minutes", None if LENGTH & keys.keys() else DEFAULT_MINUTES)
-        table = default_recipe(kind, names, as_list(valid), minutes=budget, **kinds)
-        path = Path(run) if run is not None else RUNS / table["name"]
-        table |= _chosen_before(table, path, default_budget="training.minutes" not in keys)
-        if before is not None:
-            table = fine_tuned(table, before, Path(str(base)))
-        return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
+        with hinted_files(run, [*names, *as_list(valid)]):
+            keys = dict(map(parse_override, overrides))
+            before = None if base is None else RunDirectory.open(base).recipe()
+            kinds = {} if before is None else kinds_of(before, kind)
+            overridden = {"kind": keys.get("model.kind"), "tokenizer": keys.get("tokenizer.kind")}
+            kinds |= {key: str(value) for key, value in overridden.items() if value is not None}
+            budget = keys.get("training.minutes", None if LENGTH & keys.keys() else DEFAULT_MINUTES)
+            table = default_recipe(kind, names, as_list(valid), minutes=budget, **kinds)
+            path = Path(run) if run is not None else RUNS / table["name"]
+            table |= _chosen_before(table, path, default_budget="training.minutes" not in keys)
+            if before is not None:
+                table = fine_tuned(table, before, Path(str(base)))
+            return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
     *some, last = (f"--{kind}" for kind in DEFAULT_RECIPES if kind not in ("text", "pairs"))
     yours = f"give your own data with --text FILE, --pairs SOURCE TARGET, {', '.join(some)} or {last} FILE"
     if run is None or valid is not None:
@@ -83,6 +86,23 @@ def wanted_recipe(
     if not trust:
         refuse_untrusted(settings, existing, dict(map(parse_override, overrides)))
     return settings
+
+
+@contextmanager
+def hinted_files(run: str | Path | None, names: Sequence[str]) -> Iterator[None]:
+    """Context manager that adds to the error of a missing file how to go on, where the run was begun with it."""
+    try:
+        yield
+    except MissingFileError as error:
+        hint = ""
+        with suppress(UserError):  # a damaged run
+            if run is not None and is_run(Path(run)):
+                existing = RunDirectory.open(run)
+                settings = recipes.make(existing.recipe(), origin=str(existing.recipe_path), settled=True)
+                hint = moved_files_of(existing.path, settings.data, names)
+        if not hint:
+            raise
+        raise MissingFileError(f"{error} {hint}") from error
 
 
 def _chosen_before(table: dict[str, Any], path: Path, *, default_budget: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -33,6 +33,14 @@ class HeadlineScore(NamedTuple):
     """Whether higher is better."""
 
 
+def moved_files_of(run: PurePath, data: Any, names: Sequence[str]) -> str:
+    """How to go on where one of these files is missing and is, by its name, one of a run that is missing, too; empty
+    for others."""
+    missing = {PurePath(name).name for name in names if _is_missing(name)}
+    own = {PurePath(name).name for key in data.files for name in as_list(getattr(data, key)) if _is_missing(name)}
+    return moved_files(run, data) if missing & own else ""
+
+
 def moved_files(run: PurePath, data: Any) -> str:
     """How to go on where data files of a run are missing, by its [data]: the command that names their new paths."""
     overrides = []
@@ -58,6 +66,17 @@ def steps_not_taken(recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> tu
     longer training was stopped."""
     asked, steps = summary.get("asked_steps"), recipe.get("training", {}).get("steps")
     return (asked, steps) if asked and steps and steps > asked else None
+
+
+def note_steps_not_taken(run: PurePath, recipe: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """A sentence on a finished run whose longer training was stopped, and how to go on; empty for others."""
+    if (longer := steps_not_taken(recipe, summary)) is None:
+        return ""
+    taken, asked = (f"{count:,}" for count in longer)
+    return (
+        f"the weights of {run} are of {taken} steps: the {asked} of its recipe are not taken yet;"
+        f" `seqwright train --run {run}` goes on."
+    )
 
 
 def data_name(recipe: Mapping[str, Any]) -> str:

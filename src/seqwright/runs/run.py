@@ -29,7 +29,7 @@ from seqwright.runs.calls import check_text, checked_options, refuse_table
 from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
-from seqwright.runs.facts import data_name, headline_score, tokenizer_name
+from seqwright.runs.facts import data_name, headline_score, note_steps_not_taken, tokenizer_name
 from seqwright.text.unicode_form import better_form
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
@@ -152,6 +152,8 @@ class Run:
         self.step = None if checkpoint is None else checkpoint.step
         """Of an unfinished run: the step of the checkpoint whose weights are used."""
         self._record = None if checkpoint is None else checkpoint.record
+        if text := note_steps_not_taken(directory.path, directory.recipe(), self.summary):
+            warn(text)
         tensors, about = load_tensors(directory.model_path) if checkpoint is None else (checkpoint.weights, {})
         refuse_non_finite(directory.model_path, tensors, counted=not isinstance(model, torch.nn.Module))
         if "tokenizer" in about or directory.tokenizer_path.exists():  # images have none

@@ -20,7 +20,7 @@ from seqwright.metrics.examples import Examples
 from seqwright.metrics.score import MIN_UNITS, Floats
 from seqwright.metrics.significance import TRIALS
 from seqwright.reporting.run_facts import flatten
-from seqwright.runs.facts import steps_not_taken
+from seqwright.runs.facts import note_steps_not_taken
 from seqwright.runs.overlap import TrainingDataWarning, trained_on, tuned_on
 from seqwright.runs.run import Run
 from seqwright.studies.compare.checks import Scored, check_examples
@@ -71,12 +71,8 @@ def compare(
         notes += [f"{run.path} was trained on {file} (or a part of it)." for file in trained_on(run, on or ())]
         if tuned_on(run, on or ()):
             notes.append(f"the weights of {run.path} were tuned on this data, so that its score is optimistic here.")
-        if longer := steps_not_taken(run.directory.recipe(), run.summary):
-            taken, asked = (f"{count:,}" for count in longer)
-            notes.append(
-                f"the weights of {run.path} are of {taken} steps: the {asked} of its recipe are not taken yet;"
-                f" `seqwright train --run {run.path}` goes on."
-            )
+        if longer := note_steps_not_taken(run.path, run.directory.recipe(), run.summary):
+            notes.append(longer)
     names = _metrics(scored, metrics)
     groups = _best_first(group_by_recipe(scored), names[0])
     notes += [note for name, members in groups.items() for note in repetitions(name, members)]
