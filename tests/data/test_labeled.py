@@ -203,6 +203,15 @@ def test_contradictory_labeled_config_is_refused(options: dict[str, object], mes
 
 
 @pytest.mark.skipif(importlib.util.find_spec("babel") is None, reason="needs Babel: the extra [samples]")
+def test_the_language_of_a_table_with_other_columns_is_no_label(tmp_path: Path) -> None:
+    (tmp_path / "tickets.csv").write_text("message,queue,lang\nhello,sales,en\nhallo,legal,de\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"has 3 columns \('message', 'queue', 'lang'\); name those of label and text"):
+        read_rows(str(tmp_path / "tickets.csv"), LabeledConfig(train="x"))
+    (tmp_path / "names.csv").write_text("text,lang\nhello,en\nhallo,de\n", encoding="utf-8")
+    rows = read_rows(str(tmp_path / "names.csv"), LabeledConfig(train="x")).rows
+    assert [row.label for row in rows] == ["en", "de"]
+
+
 def test_embedded_languages() -> None:
     rows = read_rows("embedded:languages", LabeledConfig(train="embedded:languages")).rows
     assert ("vi", ("Tiếng Việt",)) in {(row.label, row.texts) for row in rows}

@@ -86,6 +86,12 @@ def files_of(train: str | Sequence[str], files: str | Sequence[str]) -> list[str
     return seen
 
 
+def validation_notes(data: Any) -> Iterator[str]:
+    """A note on each validation file that is training text."""
+    for file in files_of(data.train, data.valid or ()):
+        yield f"the validation text {file} is training text: scores of it are none of unseen text."
+
+
 def _file_with_most_lines(path: Path, learned: Sequence[Path]) -> Path | None:
     """The training file that has more than half of the long lines of a file, by a sample of them; or None."""
     long = [line for line in _first_lines(path, READ) if len(line) >= LONG]

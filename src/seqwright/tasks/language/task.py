@@ -34,7 +34,7 @@ from seqwright.metrics.examples import Examples
 from seqwright.metrics.lines import ScoredLine, score_lines
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.finding import training_with
-from seqwright.runs.overlap import files_of, warns_of_training_data
+from seqwright.runs.overlap import validation_notes, warns_of_training_data
 from seqwright.runs.run import Run, one_or_many
 from seqwright.tasks.base import Settings, combined_fingerprint, few_held_out
 from seqwright.tasks.codec import TextCodec, kind_of, learn_tokenizer, open_or_learn, tokenizer_kind
@@ -72,11 +72,8 @@ class TextTask:
             note(text)
         if isinstance(valid, Corpus) and data.split is not None:
             note(f"held out for validation: {data.split} of the text ({quantity(valid.characters, 'character')}).")
-        if corpora.leak:
-            note(corpora.leak)
-        elif isinstance(valid, Corpus) and data.split is None:
-            for file in files_of(data.train, data.valid or ()):
-                note(f"the validation text {file} is training text: scores of it are none of unseen text.")
+        for text in [corpora.leak] if corpora.leak else validation_notes(data):
+            note(text)
         self.codec = open_or_learn(
             self.codec_class,
             directory,
