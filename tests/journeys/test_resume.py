@@ -197,6 +197,16 @@ def test_resume_reads_moved_data_of_the_same_hash(seqwright: Command, workdir: P
     assert result.json["summary"]["steps"] == 9
 
 
+def test_a_run_of_another_task_with_the_same_kind_of_model_is_named(seqwright: Command, workdir: Path) -> None:
+    """Its sizes, which followed from a time budget, have keys that this task does not know."""
+    (workdir / "labels.tsv").write_text("".join(f"{'ab'[n % 2]}\tword {n % 7} of {n}\n" for n in range(60)))
+    budget = ("--model", "transformer", "--minutes", "0.02", "--run", "run", "-q")
+    assert seqwright("train", "--labeled", "labels.tsv", *budget).status == 0
+    result = seqwright("train", "--pairs", "labels.tsv", "--run", "run")
+    assert result.status == 2
+    assert result.err.splitlines()[0] == "error: run was begun with another recipe:"
+
+
 @pytest.mark.parametrize("keys", [[], ["--set", "data.refit=false"]])
 def test_counted_run_takes_moved_data_of_the_same_hash_alone(
     seqwright: Command, workdir: Path, keys: list[str]

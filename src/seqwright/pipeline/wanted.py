@@ -71,7 +71,7 @@ def wanted_recipe(
             budget = keys.get("training.minutes", None if LENGTH & keys.keys() else DEFAULT_MINUTES)
             table = default_recipe(kind, names, as_list(valid), minutes=budget, **kinds)
             path = Path(run) if run is not None else RUNS / table["name"]
-            table |= _chosen_before(table, path, default_budget="training.minutes" not in keys)
+            table |= _chosen_before(table, path, kind, default_budget="training.minutes" not in keys)
             if before is not None:
                 table = fine_tuned(table, before, Path(str(base)))
             return recipes.make(table, overrides, origin=f"--{kind}", base=Path())
@@ -105,13 +105,14 @@ def hinted_files(run: str | Path | None, names: Sequence[str]) -> Iterator[None]
         raise MissingFileError(f"{error} {hint}") from error
 
 
-def _chosen_before(table: dict[str, Any], path: Path, *, default_budget: bool) -> dict[str, Any]:
+def _chosen_before(table: dict[str, Any], path: Path, task: str, *, default_budget: bool) -> dict[str, Any]:
     """The sections of an existing run whose sizes followed from a time budget: a run that is resumed with the command
     that started it keeps them, however fast the machine is now; and its budget where no other one was asked for."""
     if not is_run(path):
         return {}
     before = RunDirectory.open(path).recipe()
-    if before.get("training", {}).get("minutes") is None or before["model"]["kind"] != table["model"]["kind"]:
+    other = before["data"].get("kind", task) != task or before["model"]["kind"] != table["model"]["kind"]
+    if other or before.get("training", {}).get("minutes") is None:
         return {}
     training = {key: value for key, value in before["training"].items() if key not in ("steps", "epochs", "minutes")}
     budget = {key: value for key, value in table.get("training", {}).items() if key in ("minutes", "epochs")}
