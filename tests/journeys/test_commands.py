@@ -489,6 +489,11 @@ def test_composed_text_is_pointed_out_to_a_model_of_decomposed_text(seqwright: C
     assert "composed letters (Unicode NFC)" in seqwright("score", "run", "nfc.txt").err
     assert "composed letters (Unicode NFC)" in seqwright("evaluate", "run", "--on", "nfc.txt").err
     assert seqwright("score", "run", "nfd.txt").err == ""
+    for train, valid, said in (("nfd", "nfc", "composed letters (Unicode NFC)"), ("nfc", "nfd", "(Unicode NFD)")):
+        files = ("--text", f"{train}.txt", "--valid", f"{valid}.txt")
+        trained = seqwright("train", *files, "--model", "ngram", "--run", f"of-{train}")
+        assert f"validation: the text has {'de' * (train == 'nfc')}composed" in trained.out + trained.err
+        assert said in trained.out + trained.err
 
 
 @pytest.mark.parametrize("copied", [False, True])

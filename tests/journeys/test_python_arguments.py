@@ -131,6 +131,18 @@ def test_an_empty_text_is_classified_with_a_warning(folder: Path) -> None:
     assert len(said) == 1
 
 
+def test_arguments_of_language_models_are_named(folder: Path) -> None:
+    lm = sw.open(folder / "ngram")
+    for call, said in (
+        (lambda: lm.generate("the cat", seeds=3), "seeds are a list, one for each prompt; seed=3 is that of all"),
+        (lambda: lm.score([["the cat"]]), "is several texts, and a language model reads one at a time"),
+        (lambda: lm.back_off("abc"), "'a' is no id below"),
+        (lambda: lm.back_off([999_999]), "999999 is no id below"),
+    ):
+        with pytest.raises(sw.UserError, match=said):
+            call()
+
+
 def test_signatures_are_inspected_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bag = sw.open(folder / "bag")
     bag.classify("fine", explain=True)

@@ -38,6 +38,8 @@ def generate(
     A row that fills the model's context continues from its most recent half, which is read again. A draft makes
     decoding speculative, with the same outputs.
     """
+    if isinstance(seeds, int):
+        raise UserError(f"seeds are a list, one for each prompt; seed={seeds} is that of all.")
     seeds = [options.seed] * len(prompts) if seeds is None else seeds
     if len(seeds) != len(prompts):
         raise UserError(f"{len(prompts)} prompts need as many seeds, not {len(seeds)}.")

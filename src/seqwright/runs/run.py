@@ -30,7 +30,7 @@ from seqwright.runs.checkpoints import Checkpoint
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.embedding import Embedded, Pooled, embed
 from seqwright.runs.facts import data_name, headline_score, note_steps_not_taken, tokenizer_name
-from seqwright.text.unicode_form import better_form
+from seqwright.text.unicode_form import FORMS, better_form
 from seqwright.training import machine
 from seqwright.training.weights import load_weights
 
@@ -107,13 +107,6 @@ def one_or_many(verb: V) -> V:
     return cast(V, call)
 
 
-FORMS = {
-    "NFC": "the text has decomposed letters (Unicode NFD), and the model was trained on composed ones (NFC): normalize"
-    " the text to NFC, or results are worse than they could be.",
-    "NFD": "the text has composed letters (Unicode NFC), and the model was trained on decomposed ones (NFD): normalize"
-    ' the text to NFD, or train on text in NFC (tokenizer.unicode_normalization = "nfc").',
-}
-"""Warnings by the Unicode form in which a text would be read better."""
 COMPOSED_CHECKED = 32
 """Texts that are not ASCII, the first of a run, of which also the composed ones are looked at: a model of decomposed
 text is seen by then."""
@@ -232,6 +225,8 @@ class Run:
             check_text(text)
             # NumPy has strings of its own; the classes of a named tuple or a row take no iterable.
             text = str(text) if isinstance(text, str) else (tuple if isinstance(text, tuple) else list)(map(str, text))
+            if not isinstance(text, str) and "generate" in self.verbs:
+                raise UserError(f"{text!r} is several texts, and a language model reads one at a time: give strings.")
             if not self._warned_of_form:
                 self._check_form_of([text] if isinstance(text, str) else text)
             yield text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from seqwright.text.tokenizer import Tokenizer
@@ -12,6 +13,24 @@ MAX_CHECKED = 2000
 FEWER = 0.75
 """Share of the tokens of composed text that decomposed text has at most where the model has learned that: a chance
 piece of a word can be longer without its accent."""
+
+
+FORMS = {
+    "NFC": "the text has decomposed letters (Unicode NFD), and the model was trained on composed ones (NFC): normalize"
+    " the text to NFC, or results are worse than they could be.",
+    "NFD": "the text has composed letters (Unicode NFC), and the model was trained on decomposed ones (NFD): normalize"
+    ' the text to NFD, or train on text in NFC (tokenizer.unicode_normalization = "nfc").',
+}
+"""Warnings by the Unicode form in which a text would be read better."""
+DOCUMENTS = 20
+"""Documents of a validation text that are looked at."""
+
+
+def form_notes(documents: Sequence[str], tokenizer: Tokenizer) -> Iterator[str]:
+    """A note where the first validation documents would be read better in another Unicode form."""
+    forms = (better_form(text, tokenizer) for text in documents[:DOCUMENTS])
+    if form := next(filter(None, forms), None):
+        yield f"validation: {FORMS[form]}"
 
 
 def better_form(text: str, tokenizer: Tokenizer, *, of_composed: bool = True) -> Literal["NFC", "NFD"] | None:

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from seqwright.core.config import UserError
 from seqwright.core.protocols import ExplainsBackOff
 from seqwright.text.tokenizer import Tokenizer
 
@@ -37,6 +40,8 @@ class BackOff:
 
 def back_off(model: ExplainsBackOff, tokenizer: Tokenizer, context: Sequence[int], id: int) -> BackOff:
     """How an n-gram came to the probability of an id after a context."""
+    if not isinstance(id, int | np.integer) or not 0 <= id < tokenizer.size:
+        raise UserError(f"{id!r} is no id below {tokenizer.size:,}; run.tokenizer.encode(text) has those of a text.")
     *longer, used = model.trace(context, id)
     own = math.exp(used.log_prob)
     interpolated = None

@@ -42,6 +42,7 @@ from seqwright.tasks.language.back_off import BackOff, back_off
 from seqwright.tasks.language.defaults import COUNTED
 from seqwright.tasks.language.scores import evaluate, with_accuracy
 from seqwright.tasks.scores import Scores
+from seqwright.text.unicode_form import form_notes
 from seqwright.training.trainer import total_steps
 
 FEEDS: dict[str, Callable[..., Feed]] = {
@@ -91,7 +92,8 @@ class TextTask:
         for name, stream in (*(("training", stream) for stream in self.streams), ("validation", self.valid)):
             if stream is not None and stream.unknown:
                 note(f"{stream.unknown:,} of {stream.targets:,} {name} tokens are <unk>.")
-        for text in [] if self.valid is None else few_held_out(self.valid.targets, "tokens"):
+        forms = form_notes(valid.documents, self.tokenizer) if isinstance(valid, Corpus) else ()
+        for text in (*forms, *([] if self.valid is None else few_held_out(self.valid.targets, "tokens"))):
             note(text)
         targets, documents = (sum(getattr(s, key) for s in self.streams) for key in ("targets", "documents"))
         size = f"{quantity(targets, 'training token')} in {quantity(documents, 'document')}"
@@ -358,17 +360,10 @@ class LanguageRun(TextRun):
     @one_or_many
     def score(self, lines: Iterable[str], *, progress: Progress = SILENT) -> Iterator[ScoredLine]:
         """Log-probability and surprisals of each line, in order, as it comes."""
-        ended = self.tokenizer.eos if self.documents != "file" else None
-        assert self.tokenizer.sos is not None  # no stream was without
-        return score_lines(
-            self.model,
-            lines,
-            self.tokenizer.encode_batch,
-            sos=self.tokenizer.sos,
-            eos=ended,
-            device=self.device,
-            progress=progress,
-        )
+        sos, eos = self.tokenizer.sos, self.tokenizer.eos if self.documents != "file" else None
+        assert sos is not None  # no stream was without
+        encode = self.tokenizer.encode_batch
+        return score_lines(self.model, lines, encode, sos=sos, eos=eos, device=self.device, progress=progress)
 
     def back_off(self, ids: Sequence[int], context: Sequence[int] = ()) -> list[BackOff]:
         """How an n-gram came to the probability of each id, after <sos>, the context and the ids before it."""
