@@ -51,6 +51,21 @@ def test_a_short_training_that_was_best_at_its_end_is_trained_on_before_it_is_mi
     assert command == "seqwright train --run runs/a --set training.steps=100"
 
 
+def test_a_short_time_budget_is_begun_anew_with_a_longer_one() -> None:
+    """Its dropout was chosen for few passes: going on for many more overfits."""
+
+    def anew(times: int) -> str:
+        return f"seqwright train --text a.txt --minutes {times} --run runs/a-2"
+
+    falling, summary = log(5, 4, 3.5, 3.2, 3.0), {"nll": 3.0, "asked_steps": 500, "seconds": 30.0}
+    ((sentence, command),) = advice("runs/a", falling, summary, anew)
+    assert sentence.endswith("train 10 times as long, anew, since sizes and dropout follow the time")
+    assert command == "seqwright train --text a.txt --minutes 10 --run runs/a-2"
+    ((sentence, command),) = advice("runs/a", falling, summary | {"seconds": 100.0}, anew)
+    assert sentence.endswith("train twice as long")
+    assert command == "seqwright train --run runs/a --set training.steps=1000"
+
+
 def test_a_bleu_too_low_to_be_useful_is_trained_on_or_needs_more_pairs() -> None:
     falling, flat = log(5, 4, 3.5, 3.2, 3.0), log(5, 4, 3.5, 3.2, 3.19)
     ((sentence, command),) = advice("runs/a", falling, {"nll": 3.0, "bleu": 6.8, "asked_steps": 500})

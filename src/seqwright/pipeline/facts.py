@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from seqwright.reporting.report import report
 from seqwright.reporting.run_facts import RunFacts
 from seqwright.runs.directory import RunDirectory
 from seqwright.runs.environment import now
+from seqwright.runs.finding import free_folder
 
 NEXT = {
     "generate": 'generate {run} "Once upon"',
@@ -72,7 +74,26 @@ def scored_on(settings: Recipe) -> str:
 
 def advice_of(directory: RunDirectory, summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """What the training of a run shows should be done next: sentences and their commands."""
-    return tuple(advice(shlex.quote(str(directory.path)), directory.records(), summary))
+    anew = partial(_trained_anew, directory)
+    return tuple(advice(shlex.quote(str(directory.path)), directory.records(), summary, anew))
+
+
+def _trained_anew(directory: RunDirectory, times: int) -> str | None:
+    """The command that began a run, with so many times its time budget and another folder; None where it had none, or
+    was begun from Python."""
+    minutes = directory.recipe().get("training", {}).get("minutes")
+    _, verb, *words = [*shlex.split(str(directory.environment().get("command", ""))), "", ""]
+    if minutes is None or verb != "train":
+        return None
+    kept: list[str] = []
+    given = iter(filter(None, words))
+    for word in given:
+        if word in ("--minutes", "--run"):
+            next(given, None)
+        elif not word.startswith(("--minutes=", "--run=", "-q", "--quiet", "--json")):
+            kept.append(word)
+    folder = free_folder(directory.path)
+    return shlex.join(["seqwright", "train", *kept, "--minutes", f"{times * minutes:g}", "--run", str(folder)])
 
 
 def next_steps(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from seqwright.reporting.numbers import duration, figure
@@ -23,18 +23,30 @@ USABLE_BLEU = 10.0
 """BLEU below which outputs rarely have the meaning of their sources."""
 
 
-def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Sentences and the commands to run."""
+def advice(
+    path: str,
+    log: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, Any],
+    anew: Callable[[int], str | None] = lambda times: None,
+) -> Iterator[tuple[str, str]]:
+    """Sentences and the commands to run. `anew` is the command of a training from the beginning, of so many times the
+    time budget; None where there was none."""
+
+    def going_on(times: int) -> tuple[str, str]:
+        """What is said of a longer training, and its command: many times as long it has other sizes and dropout."""
+        if times > 2 and (command := anew(times)):
+            return ", anew, since sizes and dropout follow the time", command
+        return "", f"seqwright train --run {path} --set training.steps={times * steps}"
+
     fallen, steps = still_falling(log), int(summary.get("asked_steps") or 0)
     bleu = summary.get("bleu_lowercased", summary.get("bleu", 100.0))  # lowercased outputs: without regard to case
     low = f"BLEU {figure(bleu)} is too low to be useful" if bleu < USABLE_BLEU else ""
     if steps and (fallen or (low and _early(log, float(summary.get("seconds") or AMPLE)))):
         falling = f"validation was still falling ({fallen:.1%} in the last fifth of the training)" if fallen else ""
         times = longer(float(summary.get("seconds") or AMPLE))
-        yield (
-            f"{'; '.join(filter(None, (low, falling)))}: train {'twice' if times == 2 else f'{times:,} times'} as long",
-            f"seqwright train --run {path} --set training.steps={times * steps}",
-        )
+        how, command = going_on(times)
+        many = "twice" if times == 2 else f"{times:,} times"
+        yield f"{'; '.join(filter(None, (low, falling)))}: train {many} as long{how}", command
     elif steps and low:
         yield (
             f"{low}, and validation no longer falls: more pairs are needed",
@@ -48,10 +60,8 @@ def advice(path: str, log: Sequence[Mapping[str, Any]], summary: Mapping[str, An
         if steps and not fallen and _early(log, seconds):
             times, single = longer(seconds), len(_losses(log)) < 2
             short = "a single validation says" if single else "a short training that was best at its end says"
-            yield (
-                f"{short} little: train longer first",
-                f"seqwright train --run {path} --set training.steps={times * steps}",
-            )
+            how, command = going_on(times)
+            yield f"{short} little: train longer first{how}", command
         yield (
             f"{_compression(summary)}, and the n-gram has {_compression(counted)} after"
             f" {duration(counted['seconds'])}: mix them",
