@@ -63,7 +63,8 @@ def writer(finished: RunDirectory) -> Iterator[BaseProcess]:
 
 
 def test_a_reader_beside_a_writer_sees_no_damage(finished: RunDirectory, writer: BaseProcess) -> None:
-    seen, reads, end = set(), 0, time.monotonic() + PATIENCE
+    seen: set[bytes] = set()
+    reads, end = 0, time.monotonic() + PATIENCE
     while reads < READS or (len(seen) <= WRITTEN and time.monotonic() < end):
         reads += 1
         seen.add(RunDirectory.open(finished.path).manifest_path.read_bytes())
