@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from record_result import RECORDS, settings_hash, shipped_recipes  # noqa: E402
+from seqwright.metrics.counts import rule_of_three  # noqa: E402
 from seqwright.metrics.significance import interval_over_seeds  # noqa: E402
 
 RESULTS = RECORDS.parent
@@ -141,8 +142,7 @@ def result(metric: str, evaluations: list[Mapping[str, Any]]) -> Result:
     low, high = interval_over_seeds(values, bounds) or (None, None)
     count = int(unit.split(" ")[0].replace(",", "")) if unit else 0
     if metric in PERCENTAGES and low is not None and low == high and low in (0.0, 100.0) and count:
-        # A bootstrap of equal examples has no width: rule of three (Hanley & Lippman-Hand 1983).
-        low, high = max(0.0, low - 300 / count), min(100.0, low + 300 / count)
+        low, high = rule_of_three(low, count)  # records of versions whose bootstrap had no width there
     first = evaluations[0]
     return Result(metric, first["split"], tuple(first["on"]), values, low, high, unit)
 

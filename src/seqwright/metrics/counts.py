@@ -55,6 +55,12 @@ class Counts:
         return replace(self, rows=self.rows.reshape(-1, size, self.rows.shape[1]).sum(1))
 
 
+def rule_of_three(percentage: float, examples: int) -> tuple[float, float]:
+    """The 95 % interval of 0 or 100 % of so many examples, of which a bootstrap has no width (Hanley & Lippman-Hand
+    1983)."""
+    return max(0.0, percentage - 300 / examples), min(100.0, percentage + 300 / examples)
+
+
 def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, Score]:
     """Scores by name with bootstrap confidence intervals; metrics over equally many examples share resamples."""
     metrics = list(counts)
@@ -67,8 +73,7 @@ def scores(counts: Iterable[Counts], *, resamples: int, seed: int) -> dict[str, 
             if metric.biased and low is not None and high is not None:
                 low, high = _basic_interval(metric.value, low, high)
             elif metric.formula is percentage and low is not None and low == high and low in (0.0, 100.0):
-                # A bootstrap of equal examples has no width: rule of three (Hanley & Lippman-Hand 1983).
-                low, high = max(0.0, low - 300 / examples), min(100.0, low + 300 / examples)
+                low, high = rule_of_three(low, examples)
             by_name[metric.name] = Score(value=metric.value, low=low, high=high, signature=metric.signature)
     return {metric.name: by_name[metric.name] for metric in metrics}
 
